@@ -190,7 +190,7 @@ class ServiceSource(Source):
         async with _failures(f"no response to {STREAM}", SILENCE_SECONDS):
             response = await client.request(STREAM)
             kind = response.headers.get("content-type", "").partition(";")[0]
-            if response.status_code == 200 and kind == EVENTS and "content-encoding" not in response.headers:
+            if response.status_code == 200 and kind == EVENTS and not _is_compressed(response):
                 return _Stream(response)
             await response.aclose()
         self._require_available(response, f"response to {STREAM} has status {response.status_code}")
@@ -365,6 +365,7 @@ class _Client:
             limits=httpx.Limits(max_connections=MAX_IN_FLIGHT),
         )
         self._loop = asyncio.new_event_loop()
+        self._started: list[Future[Any]] = []
         self._thread = Thread(target=self._serve, name="requests", daemon=True)
         self._thread.start()
 
@@ -376,8 +377,10 @@ class _Client:
         return await self._transport.handle_async_request(request)
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Start a coroutine, until `close` cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._started = [*(one for one in self._started if not one.done()), future]
+        return future
 
     def wait(self, future: Future[T], stop: Event, progress: Progress | None, seconds: float = inf) -> bool:
         """Return whether a coroutine ends before `stop` is set, and in time. `progress` is called meanwhile."""
@@ -392,28 +395,31 @@ class _Client:
     def run(self, work: Coroutine[Any, Any, T], stop: Event, progress: Progress | None = None) -> T | None:
         """Return the result of a coroutine; None if `stop` is set before."""
         future = self.start(work)
-        try:
-            return future.result() if self.wait(future, stop, progress) else None
-        finally:
-            future.cancel()
+        return future.result() if self.wait(future, stop, progress) else None
 
     def close(self) -> None:
         """End all requests."""
-        self.start(self._end())
+        # Not all tasks of the loop: anyio never awaits the coroutine of a task that is cancelled before it begins.
+        for future in self._started:
+            future.cancel()
+        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CLOSE_SECONDS)
-
-    async def _end(self) -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._transport.aclose()
-        await self._loop.shutdown_asyncgens()
-        self._loop.stop()
 
     def _serve(self) -> None:
         self._loop.run_forever()
+        self._loop.run_until_complete(self._end())
         self._loop.close()
+
+    async def _end(self) -> None:
+        # A response body that was not read to its end is a chain of generators. The end of one creates the task that
+        # ends the next, but a step later.
+        idle_steps = 0
+        while idle_steps < 2:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            idle_steps = 0 if tasks else idle_steps + 1
+            await (asyncio.wait(tasks) if tasks else asyncio.sleep(0))
+        await self._transport.aclose()
+        await self._loop.shutdown_asyncgens()
 
 
 @asynccontextmanager
@@ -430,7 +436,7 @@ async def _failures(what: str, seconds: float) -> AsyncIterator[None]:
 
 async def _body(response: httpx.Response, target: str) -> bytes:
     """Return the whole body. Raises `_Invalid`."""
-    if "content-encoding" in response.headers:
+    if _is_compressed(response):
         raise _Invalid(f"response to {target} must not be compressed")
     body = bytearray()
     async for piece in response.aiter_raw():
@@ -451,6 +457,11 @@ def _book(response: _Response, pair: Pair) -> OrderBook:
     if book.pair != pair:
         raise _Invalid(f"must be the book of the requested pair, got that of {book.pair}")
     return book
+
+
+def _is_compressed(response: httpx.Response) -> bool:
+    codings = response.headers.get_list("content-encoding", split_commas=True)
+    return any(coding.lower() != "identity" for coding in codings)
 
 
 def _only(response: httpx.Response, name: str) -> str | None:

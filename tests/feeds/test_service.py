@@ -286,6 +286,41 @@ class TestStream:
         with Reader(open_feed(stream_url)) as reader:
             assert (spots(reader.pull().index), reader.index.as_of, reader.feed.rejected) == ({1: "3"}, "slot 1", 0)
 
+    def test_an_endless_line_and_an_endless_event_take_bounded_memory(
+        self, streaming: Front, stream_url: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        kept: list[int] = []
+
+        read = module._Stream.read
+
+        async def watched(stream: module._Stream) -> list[tuple[bytes, bytes]]:
+            events = await read(stream)
+            kept.append(len(stream._line) + len(stream._text))
+            return events
+
+        monkeypatch.setattr(module._Stream, "read", watched)
+        monkeypatch.setattr("market_index.wire.MAX_ORDER_BOOK_BYTES", 1000)
+        start = b"event: book\ndata: " + body_of(2, 2)[:-1]
+        for endless in (b" " * 700, b"\ndata:" + b" " * 700):
+            streaming.scripts = [
+                [
+                    books(1, 2, spot=1),
+                    ends(1),
+                    start,
+                    *[endless] * 40,
+                    b"\n\n",
+                    ends(2),
+                    books(1, spot=7),
+                    ends(3),
+                    HOLD,
+                ]
+            ]
+            with Reader(open_feed(stream_url)) as reader:
+                reader.until(lambda version: spots(version.index).get(1) == "7")
+                assert (spots(reader.index), reader.feed.rejected) == ({1: "7", 2: "1"}, 1)
+                assert reader.versions[-1].invalid == frozenset({None})
+        assert max(kept) < 4000
+
     @pytest.mark.parametrize("sent", [[HOLD], [books(1, 2, spot=7), HOLD], [books(1, spot=7), ends(1), HOLD]])
     def test_a_service_whose_stream_is_withheld_is_polled(
         self, streaming: Front, stream_url: str, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
@@ -379,6 +414,14 @@ class TestRequests:
         front.answers[None] = answer(pairs)
         feed = open_feed(url)
         assert (spots(feed.read()), feed.rejected) == ({1: "1", 2: "2"}, 0)
+
+    def test_a_response_that_is_said_not_to_be_compressed_is_read(self, streaming: Front, stream_url: str):
+        streaming.answers[TWO] = answer(body_of(2, 7), Content_Encoding="Identity")
+        streaming.stream = answer(
+            books(2, spot=5) + ends(1), Content_Type="text/event-stream", Content_Encoding="identity"
+        )
+        assert open_feed(stream_url).read_order_book(TWO) == book(2, 7)
+        assert spots(open_feed(stream_url).read()) == {2: "5"}
 
     def test_one_book_is_one_request(self, streaming: Front, stream_url: str):
         feed = open_feed(stream_url)
