@@ -38,12 +38,10 @@ ACCEPTED = st.sampled_from(["", "identity", "gzip", "gzip, deflate, br, zstd", "
 TAG = re.compile(r'W/"[0-9a-f]{32}"').fullmatch
 
 
-OTHER_PATHS = st.sampled_from(
-    [
-        *("/", "/trading-view", "/%ff", "/" + "x" * 8_000, "/" + PAIR_LIST, "/trading-view/PAIR-LIST"),
-        *(PAIR_LIST + "/", ORDER_BOOK + "/", PAIR_LIST + "\n", PAIR_LIST + "\0", "/trading-view/.." + PAIR_LIST),
-    ]
-)
+OTHER_PATHS = [
+    *("/", "/trading-view", "/%ff", "/" + "x" * 8_000, "/" + PAIR_LIST, "/trading-view/PAIR-LIST"),
+    *(PAIR_LIST + "/", ORDER_BOOK + "/", PAIR_LIST + "\n", PAIR_LIST + "\0", "/trading-view/.." + PAIR_LIST),
+]
 
 
 def upper_name(identifier: str) -> str:
@@ -112,7 +110,7 @@ class Contract(RuleBasedStateMachine):
         self.check(Asked(PAIR_LIST, method=method, accept_encoding=accepted))
 
     @rule(
-        path=st.sampled_from([PAIR_LIST, ORDER_BOOK]) | OTHER_PATHS,
+        path=st.sampled_from([PAIR_LIST, ORDER_BOOK]) | st.sampled_from(OTHER_PATHS),
         method=st.sampled_from(["GET", "HEAD", "POST", "DELETE"]),
         values=st.lists(st.tuples(st.sampled_from(["base", "quote", "x"]), st.just("ADA") | invalid_asset_id_texts())),
         filler=st.sampled_from([0, 0, 31, 32, 33]),
@@ -303,6 +301,13 @@ class TestErrors:
         long_mount = f"/{'m' * 100}"
         with served(Starlette(routes=[Mount(long_mount, create_app(LiveIndex([TRADED])))])) as mounted:
             assert mounted.request((long_mount + longest)[:8192]).status == 200
+
+    @pytest.mark.decision(18, 21)
+    @pytest.mark.parametrize("method", ["GET", "POST"])
+    def test_any_other_path_is_404_and_no_redirect(self, service: Service, method: str):
+        for path in (*OTHER_PATHS, "/healthz/", "/healthz\n"):
+            answer = service.request(quote(path), method)
+            assert error_message(answer, 404) == "Not Found"
 
     @pytest.mark.decision(19)
     def test_an_unexpected_failure_is_500_without_detail_and_logged(
