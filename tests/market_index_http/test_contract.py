@@ -248,6 +248,13 @@ def error_message(answer: HttpResponse, status: int) -> str:
     return str(answer.json["error"])
 
 
+def test_another_spelling_is_echoed_and_has_another_tag(service: Service):
+    base = str(MIDDLE.pair.base)
+    plain, spelled = (service.order_book(text, "ADA") for text in (base, base.replace("abcd", "aBcD")))
+    assert spelled.json == plain.json | {"base": base.replace("abcd", "aBcD")}
+    assert spelled.headers["etag"] != plain.headers["etag"]
+
+
 class TestErrors:
     """Decisions 10, 11, 16 to 20 and 25."""
 
