@@ -41,7 +41,6 @@ STATUSES: Final = (200, 204, 304, 400, 404, 405, 431, 500, 503, OTHER)
 
 GAUGES: Final = {
     "pairs": "Pairs that are tracked.",
-    "crossed_pairs": "Pairs whose best bid is above the best ask.",
     "ready": "Whether /readyz answers 200: 1 or 0.",
     "workers": "Processes that the server keeps running.",
     "feed_revision": "Revision of the store that is live.",

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sized
 from functools import partial
 from importlib.metadata import version
 from math import isfinite, isnan
-from threading import Lock
 from time import time
 from typing import Final, final
 
@@ -17,7 +16,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 
-from market_index import LiveIndex, MarketIndex, Pair
+from market_index import LiveIndex
 from market_index_http.bodies import NOT_STORED, Response, text_response
 from market_index_http.counters import GAUGES, Counters
 from market_index_http.health import FeedStatus, Health
@@ -39,23 +38,17 @@ class MetricsCollector(Collector):
         self._counters = counters
         self._streams = streams
         self._health = health
-        self._seen = MarketIndex()
-        self._crossed: set[Pair] = set()
-        self._lock = Lock()
 
     def observe(self) -> None:
-        """Update the gauges of this process. It takes time for each book that has changed since the last call."""
-        # Otherwise a call that takes longer would replace the numbers of a later one.
-        with self._lock:
-            counters, index = self._counters, self._live.current
-            counters.set_gauge("process_id", os.getpid())
-            counters.set_gauge("pairs", len(index))
-            counters.set_gauge("crossed_pairs", self._crossed_pairs(index))
-            counters.set_gauge("streams", len(self._streams))
-            if self._health is not None:
-                counters.set_gauge("ready", not self._health.failures())
-                if self._health.feed is not None:
-                    self._observe_feed(self._health.feed)
+        """Update the gauges of this process."""
+        counters = self._counters
+        counters.set_gauge("process_id", os.getpid())
+        counters.set_gauge("pairs", len(self._live.current))
+        counters.set_gauge("streams", len(self._streams))
+        if self._health is not None:
+            counters.set_gauge("ready", not self._health.failures())
+            if self._health.feed is not None:
+                self._observe_feed(self._health.feed)
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics. Those of this process are up to date, those of others as of their last `observe`."""
@@ -99,13 +92,6 @@ class MetricsCollector(Collector):
         counters.set_gauge("feed_rejected_records", feed.rejected)
         counters.set_gauge("feed_current_rejections", feed.current_rejections)
         counters.set_gauge("feed_retries", feed.retries)
-
-    def _crossed_pairs(self, index: MarketIndex) -> int:
-        changed, retracted = index.changes_since(self._seen)
-        self._seen = index
-        self._crossed.difference_update(retracted, [book.pair for book in changed])
-        self._crossed.update([book.pair for book in changed if book.is_crossed])
-        return len(self._crossed)
 
 
 @final

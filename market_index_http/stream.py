@@ -18,6 +18,7 @@ import signal
 from asyncio import AbstractEventLoop
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Final, final
 
@@ -97,6 +98,10 @@ class _Client:
         """Send a text once the client accepts it."""
         await self.send({"type": "http.response.body", "body": text, "more_body": True})
         self.silent_seconds = 0.0
+
+    async def finish(self) -> None:
+        """Send the end of the response."""
+        await self.send({"type": "http.response.body"})
 
     async def listen(self, receive: Receive) -> None:
         """End the stream once the client disconnects."""
@@ -195,6 +200,7 @@ class _Audience:
                     await client.write(b":\n\n")
                 else:
                     await client.woken.wait()
+            await client.finish()
         finally:
             self.clients.remove(client)
             for pair in client.pairs or (None,):
@@ -258,13 +264,16 @@ class _Audience:
         """End the streams of clients that accept nothing, and all at a shutdown. Wake those that need a comment."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
+            # These have not accepted the end of their stream since the last check.
+            ended = {client for client in self.clients if client.has_ended}
             # uvicorn waits for streams, and reports its shutdown to no app. A method of its server handles the signal.
             if getattr(getattr(signal.getsignal(signal.SIGTERM), "__self__", None), "should_exit", False):
                 self.end()
             for client in self.clients:
                 client.silent_seconds += CHECK_SECONDS
-                if client.silent_seconds == SEND_SECONDS:  # once
-                    client.timeout.reschedule(0)
+                if client in ended or client.silent_seconds >= SEND_SECONDS:
+                    if client.timeout.when() is None:  # a timeout may end only once
+                        client.timeout.reschedule(0)
                 elif client.silent_seconds >= PING_SECONDS:
                     client.woken.set()
 
@@ -297,13 +306,12 @@ class Streams:
             raise HTTPException(503, f"Too many streams: the limit is {self._most:,}", {"Retry-After": "5"})
         if scope["method"] == "HEAD":
             await client.start()
-        else:
-            try:
-                async with client.timeout:
-                    await self._serve(client, receive)
-            except TimeoutError:
-                return  # the client has accepted nothing for too long
-        await send({"type": "http.response.body"})
+            await client.finish()
+            return
+        # After a timeout the client has accepted nothing for too long: the response stays without an end.
+        with suppress(TimeoutError):
+            async with client.timeout:
+                await self._serve(client, receive)
 
     async def _serve(self, client: _Client, receive: Receive) -> None:
         loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ this and none for the limits. `tests/market_index_cli/server/test_uvicorn.py` te
 
 | name of uvicorn | used to |
 |---|---|
-| `HttpToolsProtocol._start_asgi_task(cycle, app)` | send a cached response instead of starting a task |
+| `HttpToolsProtocol._start_asgi_task(cycle, app)` | send a cached response without a task; cut an incomplete one |
 | `cycle.scope`, `.default_headers`, `.keep_alive` | make the response, unless it must close the connection |
 | `cycle.response_started`, `.response_complete` | mark a cached response as sent, and know whether one is being sent |
 | `flow.write_paused` | leave a response to uvicorn that must wait until the client reads |
@@ -164,12 +164,19 @@ class Connection(HttpToolsProtocol):
         if self._cached_response is not None and cycle.keep_alive and not self.flow.write_paused:
             messages = self._cached_response(cast(Scope, cycle.scope))
         if messages is None:
-            super()._start_asgi_task(cycle, app)
+            super()._start_asgi_task(cycle, partial(self._run, cycle, app))
             return
         start, body = messages
         self.transport.write(_head(start["status"], [*cycle.default_headers, *start["headers"]]) + body["body"])
         cycle.response_started = cycle.response_complete = True
         self.on_response_complete()
+
+    async def _run(self, cycle: RequestResponseCycle, app: ASGIApp, *call: Any) -> None:
+        await app(*call)
+        if cycle.response_started and not cycle.response_complete:
+            # A stream whose client accepts nothing has ended: to close the connection would wait for the client.
+            self.transport.abort()
+            await asyncio.sleep(0)  # uvicorn then knows that the client is disconnected
 
 
 def _head(status: int, fields: list[tuple[bytes, bytes]]) -> bytes:

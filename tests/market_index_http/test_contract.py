@@ -7,17 +7,16 @@ tables below it name the single rules.
 from __future__ import annotations
 
 import gzip
-import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
 import uvicorn
-from hypothesis import given, settings
+from attrs import evolve
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from starlette.applications import Starlette
@@ -39,6 +38,18 @@ ACCEPTED = st.sampled_from(["", "identity", "gzip", "gzip, deflate, br, zstd", "
 TAG = re.compile(r'W/"[0-9a-f]{32}"').fullmatch
 
 
+OTHER_PATHS = [
+    *("/", "/trading-view", "/%ff", "/" + "x" * 8_000, "/" + PAIR_LIST, "/trading-view/PAIR-LIST"),
+    *(PAIR_LIST + "/", ORDER_BOOK + "/", PAIR_LIST + "\n", PAIR_LIST + "\0", "/trading-view/.." + PAIR_LIST),
+]
+
+
+def upper_name(identifier: str) -> str:
+    policy, colon, name = identifier.partition(":")
+    return policy + colon + name.upper()
+
+
+@pytest.mark.decision(7, 9, 10, 11, 12, 15, 16, 17, 18, 20, 21)
 class Contract(RuleBasedStateMachine):
     """Publishes, retracts and requests. Every response must be that of the model."""
 
@@ -80,17 +91,17 @@ class Contract(RuleBasedStateMachine):
         self.freshness = Freshness(as_of, time)
         self.live.update([], freshness=self.freshness)
 
-    @rule(data=st.data(), upper=st.booleans(), accepted=ACCEPTED, method=METHODS)
-    def request_a_book(self, data: st.DataObject, upper: bool, accepted: str, method: str) -> None:
+    @rule(data=st.data(), spell=st.sampled_from([str, str, str.upper, upper_name]), accepted=ACCEPTED, method=METHODS)
+    def request_a_book(self, data: st.DataObject, spell: Any, accepted: str, method: str) -> None:
         tracked = st.sampled_from([one.pair for one in self.books.values()] or [numbered_pair(1)])
         pair = data.draw(tracked | pairs())
         sides = [str(pair.base), str(pair.quote)]
         if data.draw(st.integers(0, 9)) == 0:
             sides.reverse()
-        sides = [text.upper() if upper else text for text in sides]
+        sides = list(map(spell, sides))
         parameters = [
             *zip(("base", "quote"), sides, strict=True),
-            *data.draw(st.sampled_from([[], [], [("depth", "1")]])),
+            *data.draw(st.sampled_from([[], [], [("depth", "1")], [("BASE", "x"), ("\0", "\xff")]])),
         ]
         self.check(Asked(ORDER_BOOK, tuple(data.draw(st.permutations(parameters))), method, accepted))
 
@@ -99,7 +110,7 @@ class Contract(RuleBasedStateMachine):
         self.check(Asked(PAIR_LIST, method=method, accept_encoding=accepted))
 
     @rule(
-        path=st.sampled_from([PAIR_LIST, ORDER_BOOK, "/", ORDER_BOOK + "/", PAIR_LIST + "\n", "/trading-view"]),
+        path=st.sampled_from([PAIR_LIST, ORDER_BOOK]) | st.sampled_from(OTHER_PATHS),
         method=st.sampled_from(["GET", "HEAD", "POST", "DELETE"]),
         values=st.lists(st.tuples(st.sampled_from(["base", "quote", "x"]), st.just("ADA") | invalid_asset_id_texts())),
         filler=st.sampled_from([0, 0, 31, 32, 33]),
@@ -118,7 +129,10 @@ class Contract(RuleBasedStateMachine):
         wanted = expected(self.books, self.freshness, asked)
         assert answer.status == wanted.status
         if wanted.status != 200:
-            assert "etag" not in answer.headers
+            assert answer.headers["content-type"] == "application/json"
+            assert answer.headers.keys().isdisjoint({"etag", "location"})
+            if wanted.status == 405:
+                assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
             if asked.method != "HEAD":
                 assert answer.json.keys() == {"error"}
                 assert wanted.error in answer.json["error"]
@@ -137,7 +151,10 @@ class Contract(RuleBasedStateMachine):
         assert self.tag_of.setdefault(plain.body, tag) == tag == plain.headers["etag"]
         is_compressed = accepts_gzip(asked.accept_encoding) and len(plain.body) >= 512
         assert (answer.headers.get("content-encoding") == "gzip") is is_compressed
-        if asked.method == "GET":
+        if asked.method == "HEAD":
+            whole = self.answer(evolve(asked, method="GET"))
+            assert answer.headers | {"date": ""} == whole.headers | {"date": ""}
+        else:
             assert (gzip.decompress(answer.body) if is_compressed else answer.body) == plain.body
             assert int(answer.headers["content-length"]) == len(answer.body)
         for known, is_known in ((tag, True), (f'"x", {tag[2:]}', True), ("*", True), ('W/"x"', False)):
@@ -231,68 +248,15 @@ def error_message(answer: HttpResponse, status: int) -> str:
     return str(answer.json["error"])
 
 
-class TestContents:
-    """Sections 4.1 and 4.2 of the contract, in examples."""
-
-    @pytest.mark.decision(9, 12)
-    def test_pairs_are_listed_in_ledger_order(self):
-        assert json.loads(request(create_app(LiveIndex([CROSSED, TRADED, UNTRADED])), PAIR_LIST).body) == {
-            "pairs": [
-                {"base": "ADA", "quote": NAMELESS, "last_spot": None},
-                {"base": SNEK, "quote": "ADA", "last_spot": "0.5"},
-                {"base": SNEK, "quote": NAMELESS, "last_spot": "2.5"},
-            ]
-        }
-        assert request(create_app(LiveIndex()), PAIR_LIST).body == b'{"pairs":[]}'
-
-    def test_a_book_has_bids_with_falling_and_asks_with_rising_prices(self, service: Service):
-        assert service.order_book(SNEK, "ADA").json == {
-            "base": SNEK,
-            "quote": "ADA",
-            "spot": "0.5",
-            "bids": [
-                {"price": "0.00002", "accumulated_liquidity": 18446744073709551615},
-                {"price": "0.000011", "accumulated_liquidity": 11},
-            ],
-            "asks": [
-                {"price": "30", "accumulated_liquidity": 9007199254740993},
-                {"price": "100", "accumulated_liquidity": 7},
-            ],
-        }
-        expected: dict[str, Any] = {"base": "ADA", "quote": NAMELESS, "spot": None, "bids": [], "asks": []}
-        assert service.order_book("ADA", NAMELESS).json == expected
-
-    @pytest.mark.decision(15)
-    def test_a_crossed_book_is_served_unchanged(self, service: Service):
-        book = service.order_book(SNEK, NAMELESS).json
-        assert Decimal(book["bids"][0]["price"]) > Decimal(book["asks"][0]["price"])
-
-    @pytest.mark.decision(7)
-    @pytest.mark.parametrize("text", [SNEK.upper(), POLICY + ":534E454b", POLICY.upper() + ":534e454b"])
-    def test_base_and_quote_are_echoed_as_they_were_requested(self, service: Service, text: str):
-        plain, spelled = service.order_book(SNEK, "ADA"), service.order_book(text, "ADA")
-        assert spelled.json == plain.json | {"base": text}
-        assert spelled.headers["etag"] != plain.headers["etag"]
-        nameless = text.partition(":")[0] + ":"
-        assert service.order_book("ADA", nameless).json["quote"] == nameless
-
-    @pytest.mark.decision(17)
-    @pytest.mark.parametrize("colon", [":", "%3A", "%3a"])
-    def test_the_colon_may_be_encoded_and_other_parameters_are_ignored(self, service: Service, colon: str):
-        where = f"{ORDER_BOOK}?depth=1&quote=ADA&BASE=x&base={POLICY}{colon}534e454b&%00=%ff"
-        assert service.request(where).json == service.order_book(SNEK, "ADA").json
+def test_another_spelling_is_echoed_and_has_another_tag(service: Service):
+    base = str(MIDDLE.pair.base)
+    plain, spelled = (service.order_book(text, "ADA") for text in (base, base.replace("abcd", "aBcD")))
+    assert spelled.json == plain.json | {"base": base.replace("abcd", "aBcD")}
+    assert spelled.headers["etag"] != plain.headers["etag"]
 
 
 class TestErrors:
     """Decisions 10, 11, 16 to 20 and 25."""
-
-    @pytest.mark.decision(10, 11, 20)
-    @pytest.mark.parametrize(
-        ("base", "quote"),
-        [("ADA", SNEK), (NAMELESS, "ADA"), ("ADA", "ADA"), (SNEK, SNEK), (SNEK.upper(), f"{POLICY}:00")],
-    )
-    def test_an_untracked_pair_is_404_and_named_as_it_was_requested(self, service: Service, base: str, quote: str):
-        assert error_message(service.order_book(base, quote), 404) == f"Pair {base}/{quote} not found"
 
     @pytest.mark.decision(16)
     @pytest.mark.parametrize(
@@ -307,37 +271,19 @@ class TestErrors:
                 "?base=ada&quote=ADA",
                 "Query parameter 'base': an asset identifier must be ADA or policy:name in hex, got 'ada'",
             ),
-            ("?base=lovelace&quote=ADA", "in hex, got 'lovelace'"),
-            (f"?base={POLICY}.534e454b&quote=ADA", "must be ADA or policy:name"),
-            (f"?base={POLICY}534e454b&quote=ADA", "must be ADA or policy:name"),
-            (f"?base=ADA&quote={POLICY}:5", "even number of digits, got"),
-            (f"?base=ADA&quote={POLICY[1:]}:", "must have 56 digits, got 55"),
-            (f"?base=ADA&quote={POLICY}:{'00' * 33}", "at most 64 digits, got 66"),
-            (f"?base=ADA&quote={POLICY}:zz", "must be hexadecimal"),
-            (f"?base=ADA&quote={POLICY}%253A", "must be ADA or policy:name"),
             ("?base=ADA%0A&quote=ADA", r"in hex, got 'ADA\n'"),
             ("?base=ADA%00&quote=ADA", r"in hex, got 'ADA\x00'"),
             ("?base=%ff&quote=ADA", "in hex, got '\ufffd'"),
             ("?base=%zz&quote=ADA", "in hex, got '%zz'"),
             ("?base=+ADA&quote=ADA", "in hex, got ' ADA'"),
-            ("?base=%ED%A0%80&quote=ADA", "an asset identifier must be ADA"),
-            (f"?base=ADA&quote={POLICY}:%D9%A1%D9%A2", "must be hexadecimal"),
             ("?base=ADA;quote=ADA", "in hex, got 'ADA;quote=ADA'"),
         ],
     )
     def test_an_invalid_parameter_is_400_and_named(self, service: Service, query: str, message: str):
         assert message in error_message(service.request(f"/trading-view/order-book{query}"), 400)
 
-    @pytest.mark.decision(8, 16)
-    @given(text=invalid_asset_id_texts(), name=st.sampled_from(["base", "quote"]))
-    def test_an_invalid_asset_identifier_is_400_and_shown(self, service: Service, text: str, name: str):
-        values = {"base": "ADA", "quote": "ADA"} | {name: text}
-        message = error_message(service.request(f"{ORDER_BOOK}?{urlencode(values)}"), 400)
-        assert message.startswith(f"Query parameter '{name}'")
-        assert (" must " if text else "must not be empty, got ''") in message
-
     @pytest.mark.decision(16)
-    @pytest.mark.parametrize("filler", ["a", "%00", "%ff", ":"])
+    @pytest.mark.parametrize("filler", ["a", "%00"])
     def test_a_huge_value_is_cut(self, service: Service, filler: str):
         message = error_message(service.request(f"{ORDER_BOOK}?base={filler * (8_000 // len(filler))}&quote=ADA"), 400)
         assert message.startswith("Query parameter 'base'")
@@ -364,37 +310,11 @@ class TestErrors:
             assert mounted.request((long_mount + longest)[:8192]).status == 200
 
     @pytest.mark.decision(18, 21)
-    @pytest.mark.parametrize(
-        "path",
-        [
-            "/",
-            "/trading-view",
-            "/trading-view/pair-list/",
-            "/trading-view/order-book/?base=ADA&quote=ADA",
-            "/trading-view/pair-list%0A",
-            "/trading-view/pair-list%00",
-            "/trading-view/PAIR-LIST",
-            "//trading-view/pair-list",
-            "/trading-view/../trading-view/pair-list",
-            "/healthz/",
-            "/healthz%0A",
-            "/" + "x" * 8_000,
-            "/%ff%fe",
-        ],
-    )
     @pytest.mark.parametrize("method", ["GET", "POST"])
-    def test_any_other_path_is_404_and_no_redirect(self, service: Service, path: str, method: str):
-        assert error_message(service.request(path, method), 404) == "Not Found"
-
-    @pytest.mark.decision(18)
-    @pytest.mark.parametrize(
-        "path", [PAIR_LIST, ORDER_BOOK, "/healthz", "/livez", "/readyz", "/metrics", "/openapi.json"]
-    )
-    @pytest.mark.parametrize("method", ["POST", "PUT", "OPTIONS"])
-    def test_any_other_method_is_405_with_the_allowed_methods(self, service: Service, path: str, method: str):
-        answer = service.request(path, method)
-        error_message(answer, 405)
-        assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
+    def test_any_other_path_is_404_and_no_redirect(self, service: Service, method: str):
+        for path in (*OTHER_PATHS, "/healthz/", "/healthz\n"):
+            answer = service.request(quote(path), method)
+            assert error_message(answer, 404) == "Not Found"
 
     @pytest.mark.decision(19)
     def test_an_unexpected_failure_is_500_without_detail_and_logged(
@@ -410,29 +330,15 @@ class TestErrors:
         eventually(lambda: "RuntimeError: a secret detail" in caplog.text)
 
 
-@pytest.mark.parametrize("coding", ["identity", "gzip"])
 @pytest.mark.parametrize(
-    ("where", "status"),
-    [
-        (PAIR_LIST, 200),
-        (target(LARGE.pair), 200),
-        (target(LARGE.pair).replace("abcd", "ABCD"), 200),
-        (f"{ORDER_BOOK}?base=ADA&quote=ADA", 404),
-        (ORDER_BOOK, 400),
-        ("/nowhere", 404),
-        ("/healthz", 503),
-        ("/livez", 200),
-        ("/readyz", 503),
-        ("/openapi.json", 200),
-        ("/file", 200),
-    ],
+    ("where", "status"), [(target(LARGE.pair), 200), ("/nowhere", 404), ("/healthz", 503), ("/file", 200)]
 )
-def test_head_has_the_headers_of_get_and_no_body(where: str, status: int, coding: str):
+def test_head_has_the_headers_of_get_and_no_body(where: str, status: int):
     """On the app alone: a server such as uvicorn would drop any body."""
-    app = create_app(LiveIndex([LARGE]), health=Health(FeedState(age=61), 60), openapi=True)
+    app = create_app(LiveIndex([LARGE]), health=Health(FeedState(age=61), 60))
     app.router.routes.append(file_route("/file", b"content" * 200))
     for _ in range(2):  # the second time the response is cached
-        get, head = (request(app, where, method, {"Accept-Encoding": coding}) for method in ("GET", "HEAD"))
+        get, head = (request(app, where, method, {"Accept-Encoding": "gzip"}) for method in ("GET", "HEAD"))
         assert (get.status, get.headers["content-length"]) == (status, str(len(get.body)))
         assert get.body
         assert (head.status, head.headers, head.body) == (status, get.headers, b"")

@@ -20,12 +20,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.middleware.base import BaseHTTPMiddleware
 
-from market_index import LiveIndex, OrderBook
+from market_index import LiveIndex
 from market_index_http import Health, create_app
 from market_index_http.counters import ENDPOINTS, GAUGES, OTHER, STATUSES, Counters
 from tests.asgi import request, request_cached
 from tests.feed_state import FeedState
-from tests.market_index_http.books import MIDDLE, PAIR_LIST, book, fetch, numbered_pair, target
+from tests.market_index_http.books import MIDDLE, PAIR_LIST, book, fetch, target
 from tests.metrics import Samples, samples_of, samples_of_text, scrape
 from tests.service import Client, Service, served
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
@@ -127,22 +127,6 @@ class TestState:
         assert answer.headers["content-type"].startswith("text/plain; version=")
         assert answer.headers["cache-control"] == "no-store"
         assert service.request("/metrics", "HEAD").body == b""
-
-    def test_pairs_and_crossed_pairs(self, service: Service, live: LiveIndex):
-        def counts() -> tuple[float | None, float | None]:
-            samples = scrape(service)
-            return of_worker(samples, "pairs"), of_worker(samples, "crossed_pairs")
-
-        def with_prices(number: int, bid: str, ask: str) -> OrderBook:
-            return OrderBook.from_levels(numbered_pair(number), bids=[(bid, 1)], asks=[(ask, 1)])
-
-        assert counts() == (1, 0)
-        live.publish(with_prices(5, "2", "1"), with_prices(6, "3", "1"), with_prices(7, "1", "1"))
-        assert counts() == (4, 2)
-        live.publish(with_prices(5, "1", "2"), with_prices(7, "2", "1"))
-        assert counts() == (4, 2)
-        live.retract(numbered_pair(6))
-        assert counts() == (3, 1)
 
     def test_the_feed(self, service: Service, feed: FeedState):
         feed.revision, feed.rejected, feed.current_rejections, feed.retries = 7, 5, 2, 3

@@ -79,6 +79,7 @@ class Reader:
     open: asyncio.Event = field(factory=asyncio.Event)
     gone: asyncio.Event = field(factory=asyncio.Event)
     start: Any = None
+    is_complete: bool = False
     task: Any = None
 
     async def send(self, message: Any) -> None:
@@ -87,6 +88,7 @@ class Reader:
             self.start = message
         else:
             self.copy.read(message.get("body", b""))
+            self.is_complete = not message.get("more_body")
 
     async def receive(self) -> Any:
         await self.gone.wait()
@@ -319,17 +321,33 @@ def test_a_client_of_a_quiet_market_gets_comments(monkeypatch):
     asyncio.run(run())
 
 
-def test_a_client_that_accepts_nothing_is_closed(monkeypatch):
+@pytest.mark.parametrize("has_written", [True, False])
+@pytest.mark.parametrize("by", ["time", "shutdown"])
+def test_a_client_that_accepts_nothing_is_closed(by: str, has_written: bool, monkeypatch):
+    """After 30 seconds, and at once at a shutdown, also if it does not accept the end of its stream."""
     monkeypatch.setattr(stream, "CHECK_SECONDS", 2**-10)
     monkeypatch.setattr(stream, "PING_SECONDS", 2**-9)
-    monkeypatch.setattr(stream, "SEND_SECONDS", 2**-8)
-    app = create_app(LiveIndex([book(1)]), stream=True)
+    monkeypatch.setattr(stream, "SEND_SECONDS", 2**-8 if by == "time" else 2**20)
+    live = LiveIndex([book(1)])
+    app = create_app(live, stream=True)
 
     async def run() -> None:
-        async with reading(app) as other, reading(app, is_open=False) as stalled, asyncio.timeout(DEADLINE_SECONDS):
+        async with (
+            reading(app) as other,
+            reading(app, is_open=has_written) as stalled,
+            asyncio.timeout(DEADLINE_SECONDS),
+        ):
+            await other.has(live.current)
+            if has_written:
+                await stalled.has(live.current)
+                stalled.open.clear()
+            if by == "shutdown":
+                app.end_streams()
+                await other.task
             await stalled.task
-            await other.has(MarketIndex([book(1)]))
-            assert not other.task.done()
+            assert other.task.done() == (by == "shutdown")
+            assert other.is_complete == (by == "shutdown")
+            assert not stalled.is_complete
 
     asyncio.run(run())
 

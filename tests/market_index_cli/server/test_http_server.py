@@ -305,3 +305,21 @@ def test_a_server_works_each_second_while_it_serves_and_ends_with_its_shutdown_c
         eventually(lambda: 1 in counts)
         assert not ended.is_set()
     assert ended.is_set()
+
+
+def test_a_response_that_its_app_does_not_complete_is_cut_also_if_its_client_does_not_read(
+    caplog: pytest.LogCaptureFixture,
+):
+    """As of a stream whose client accepts nothing. uvicorn would wait for the client for ever."""
+
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(2**26), "more_body": True})
+        written.set()
+
+    server, written = Server(app), Event()
+    with served(app, server) as service, closing(Client(service.port)) as client:
+        client.socket.sendall(OTHER)
+        assert written.wait(DEADLINE_SECONDS)
+        eventually(lambda: not server.server_state.connections)
+    assert not caplog.text
