@@ -1,4 +1,4 @@
-"""A feed of a service: from a publish to the live index of a process that follows it, and its processor time at rest.
+"""A feed of a service: the time from a publish to the live index of a follower, and the cost of an idle follower.
 
 One process serves and publishes; this one follows. The spot price of a book is the time of its publication, by the
 monotonic clock of the machine. *Polled* is the same service without its stream.
@@ -74,7 +74,7 @@ def idle(count: int, seconds: float) -> Iterator[Row]:
         before = time.process_time()
         time.sleep(seconds)
         used = (time.process_time() - before) / seconds * 1e3
-    yield alone(f"follower of {count:,} pairs at rest: processor time in a second", "ms", [used])
+    yield alone(f"idle follower of {count:,} pairs: processor time in a second", "ms", [used])
 
 
 @contextmanager

@@ -53,6 +53,8 @@ class Medium(ABC):
     """One source, and the programs that change it. `path` is a folder of its own."""
 
     can: ClassVar[frozenset[Can]]
+    most_unread: ClassVar[int] = 2
+    """How many versions of many changes a slow reader gets: the last one, and one that was read already."""
 
     def __init__(self, path: Path, request: pytest.FixtureRequest) -> None:
         self.path, self.request = path, request

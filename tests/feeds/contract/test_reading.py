@@ -208,8 +208,7 @@ def test_a_slow_reader_gets_fewer_versions(medium: Medium):
     with Reader(medium.feed()) as reader:
         reader.until(medium.write(book(1, 1)))
         fences = [medium.write(book(1, number)) for number in range(2, 40)]
-        # A medium may have sent a few while they were written, so not only the last one.
-        assert len(reader.until(fences[-1])) < len(fences)
+        assert len(reader.until(fences[-1])) <= medium.most_unread
         assert reader.index == {ONE: book(1, 39)}
 
 
