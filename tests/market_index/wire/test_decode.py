@@ -166,17 +166,17 @@ NESTED = '{"base":' * 100_000
         (with_level(price=0.004), InvalidOrderBook, "bids[1].price: must be a string, got a number: 0.004"),
         (with_level(price=None), InvalidOrderBook, "bids[1].price: must be a string, got null: None"),
         (with_level(accumulated_liquidity=True), InvalidOrderBook, f"{AMOUNT} a boolean: True"),
-        (with_level(accumulated_liquidity=1.0), InvalidOrderBook, f"{AMOUNT} 1.0"),
+        (with_level(accumulated_liquidity=1.0), InvalidOrderBook, f"{AMOUNT} a number: 1.0"),
         (with_level(accumulated_liquidity="1"), InvalidOrderBook, f"{AMOUNT} a string: '1'"),
-        (with_level(accumulated_liquidity=float("nan")), InvalidOrderBook, f"{AMOUNT} NaN"),
+        (with_level(accumulated_liquidity=float("nan")), InvalidOrderBook, f"{AMOUNT} a number: NaN"),
         # ranges
-        (with_level(accumulated_liquidity=0), InvalidOrderBook, f"{AMOUNT} 0"),
-        (with_level(accumulated_liquidity=-1), InvalidOrderBook, f"{AMOUNT} -1"),
-        (with_level(accumulated_liquidity=2**64), InvalidOrderBook, f"{AMOUNT} {2**64}"),
+        (with_level(accumulated_liquidity=0), InvalidOrderBook, f"{AMOUNT} a number: 0"),
+        (with_level(accumulated_liquidity=-1), InvalidOrderBook, f"{AMOUNT} a number: -1"),
+        (with_level(accumulated_liquidity=2**64), InvalidOrderBook, f"{AMOUNT} a number: {2**64}"),
         (
             encoded(with_level(accumulated_liquidity=7)).replace(b": 7}", b": " + b"9" * 5_000 + b"}"),
             InvalidOrderBook,
-            f"{AMOUNT} {'9' * 79}…",
+            f"{AMOUNT} a number: {'9' * 79}…",
         ),
         (with_level(price="0"), PriceOutOfRange, "bids[1].price: a price must be above 0, got '0'"),
         (with_level(price="-1"), InvalidPrice, f"bids[1].price: {NOT_DIGITS} '-1'"),
@@ -279,10 +279,6 @@ def test_a_value_that_is_not_bytes_is_rejected(text: object):
     with pytest.raises(InvalidOrderBook) as raised:
         wire.order_book_from_json(text)  # type: ignore[arg-type]  # a caller without types
     assert str(raised.value) == f"must be bytes, got {type(text).__name__}: {text!r}"
-    released = memoryview(b"{}")
-    released.release()
-    with pytest.raises(InvalidOrderBook, match="cannot be read: "):
-        wire.order_book_from_json(released)
 
 
 @pytest.mark.decision(24)
@@ -300,7 +296,7 @@ def test_unknown_keys_are_an_error_unless_they_are_to_be_ignored():
         found = wire.pair_list_from_json(encoded(pair_list), ignore_unknown=True)
         assert found == (PairInfo(ADA, PAIR.base), PairInfo(PAIR.base, ADA, Decimal("0.0042")))
     # Other faults keep their place.
-    with pytest.raises(InvalidOrderBook, match=rf"^{re.escape(AMOUNT)} 0$"):
+    with pytest.raises(InvalidOrderBook, match=rf"^{re.escape(AMOUNT)} a number: 0$"):
         wire.order_book_from_json(encoded(with_level(accumulated_liquidity=0) | more), ignore_unknown=True)
 
 
@@ -339,7 +335,7 @@ CHANGED_AMOUNT = f"{LEVEL_AMOUNT}: must be a whole number from 0 to 2^64-1, got"
         (CHANGES | {"spot": 0.5}, InvalidOrderBook, "spot: must be a string, got a number: 0.5"),
         (CHANGES | {"asks": {}}, InvalidOrderBook, "asks: must be an array, got an object: {}"),
         (with_change(accumulated_liquidity=False), InvalidOrderBook, f"{CHANGED_AMOUNT} a boolean: False"),
-        (with_change(accumulated_liquidity=-1), InvalidOrderBook, f"{CHANGED_AMOUNT} -1"),
+        (with_change(accumulated_liquidity=-1), InvalidOrderBook, f"{CHANGED_AMOUNT} a number: -1"),
         (with_change(price="0"), PriceOutOfRange, "bids[1].price: a price must be above 0, got '0'"),
         (CHANGES | {"base": "ada"}, InvalidAssetId, f"base: {NO_COLON} 'ada'"),
         (CHANGES | {"base": "ADA"}, InvalidOrderBook, "base and quote must be different assets, got 'ADA' twice"),
