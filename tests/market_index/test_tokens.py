@@ -141,6 +141,10 @@ class TestReading:
         assert read(entry(ticker=None, decimals=None)).entries == (Token(SNEK),)
         assert read({"subject": SNEK.unit, "ticker": None}).entries == (Token(SNEK),)
 
+    def test_each_text_needs_a_name(self):
+        with pytest.raises(ValueError):
+            Tokens.from_json(b"[]", names=["a", "b"])
+
     @pytest.mark.parametrize("wrong", [[Token(SNEK), Token(SNEK)], [Token(ADA)]])
     def test_the_constructor_rejects_entries_that_contradict_each_other(self, wrong: list[Token]):
         with pytest.raises(InvalidTokens):
@@ -171,6 +175,8 @@ class TestLabels:
         third = AssetId(SNEK.policy_id, b"THIRD")
         tokens = read(entry(SNEK, ticker="X"), entry(twin, ticker="X"), entry(third, ticker="X"))
         assert [tokens.label(one) for one in (SNEK, twin, third)] == [f"X {one}" for one in (SNEK, twin, third)]
+        nameless = [AssetId(one.policy_id, b"\xff") for one in (SNEK, twin)]
+        assert [read(*map(entry, nameless)).label(one) for one in nameless] == list(map(str, nameless))
 
     def test_a_token_without_an_entry_does_not_look_like_one_with_an_entry(self):
         twin = AssetId(SNEK.policy_id[:4] + bytes(24), b"SNEK")
