@@ -31,7 +31,7 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     f"{module}.py": [f"tests/{module.rpartition('/')[0]}/test_{test}.py" for test in tests]
     for module, tests in {
         "market_index/assets": ["assets"],
-        "market_index/chunked": ["chunked", "index"],
+        "market_index/chunked": ["chunked", "index", "levels"],
         "market_index/cip14": ["cip14"],
         "market_index/cip67": ["cip67"],
         "market_index/depth": ["depth"],
@@ -44,7 +44,7 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
         "market_index/notebook": ["notebook"],
         "market_index/order_book": ["order_book", "order_book_changes", "depth", "fills", "values"],
         "market_index/orders": ["orders", "values"],
-        "market_index/pairs": ["pairs"],
+        "market_index/pairs": ["pairs", "order_book"],
         "market_index/prices": ["prices", "prices_ratios"],
         "market_index/resting_orders": ["resting_orders", "values"],
         "market_index/tokens": ["tokens"],
