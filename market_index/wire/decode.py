@@ -135,14 +135,14 @@ def pair_named_in(text: Bytes) -> Pair | None:
 
 
 def freshness_from_json(text: Bytes, *, ignore_unknown: bool = False) -> Freshness:
-    """Decode a freshness; `published_at` may be absent. Raises `InvalidFreshness`.
+    """Decode a freshness, also that of a commit line; `published_at` may be absent. Raises `InvalidFreshness`.
 
     `ignore_unknown` is as in `order_book_from_json`.
 
     >>> freshness_from_json(b'{"as_of": "slot 145000000"}').as_of
     'slot 145000000'
     """
-    message = _read(text, _FreshnessMessage, InvalidFreshness, ignore_unknown=ignore_unknown)
+    message = _read(text, _CommitMessage, InvalidFreshness, ignore_unknown=ignore_unknown)
     return Freshness(message.as_of, message.published_at)
 
 
@@ -337,17 +337,11 @@ class _PairListMessage:
 
 
 @frozen
-class _FreshnessMessage:
-    """A freshness."""
+class _CommitMessage:
+    """A commit line; without `recorded_at`, a freshness."""
 
     as_of: str | None
     published_at: datetime | None = None
-
-
-@frozen
-class _CommitMessage(_FreshnessMessage):
-    """A commit line."""
-
     recorded_at: datetime | None = None
 
 
