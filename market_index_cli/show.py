@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from io import TextIOWrapper
@@ -15,19 +14,10 @@ from typing import Final, TypeAlias
 
 import click
 
-from market_index import (
-    Freshness,
-    LiveIndex,
-    MarketIndex,
-    OrderBook,
-    PairNotFound,
-    Tokens,
-    parse_price,
-    wire,
-)
+from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, PairNotFound, Tokens, parse_price, wire
 from market_index_cli import terminal
 from market_index_cli.console import loading
-from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, Failed, feed_errors
+from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import containing, exact_pair, pair_of
 from market_index_cli.options import BASE, FEED, JSON, QUOTE, converted
@@ -63,7 +53,7 @@ Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read, {EXIT_R
 def pairs(source: str, *, wide: bool, text: str, every_digit: bool, tokens: Tokens | None, as_json: bool) -> None:
     """List the pairs of FEED: spot, best bid, best ask, spread, number of levels, and the assets.
 
-    On a terminal, it also prints what the books reflect and how long ago they were published, if FEED contains that.
+    On a terminal, it also prints what the books reflect and when they were published, if FEED contains that.
 
     The minter of an asset chooses its name: only the identifier is unique. In a pipe, tabs separate the columns.
     """
@@ -75,7 +65,7 @@ def pairs(source: str, *, wide: bool, text: str, every_digit: bool, tokens: Toke
         click.echo(wire.pair_list_to_json(index.pair_list()))
     elif sys.stdout.isatty():
         _print(terminal.pair_table(index.values(), display, _columns(), wide=wide))
-        _print(terminal.freshness_lines(index.freshness, datetime.now(UTC)))
+        _print(terminal.freshness_lines(index.freshness))
     else:
         _print(terminal.pair_rows(index.values(), display))
     if feed.rejected:
@@ -103,7 +93,7 @@ Exit codes: 0, {EXIT_ABSENT} FEED does not track the pair, 2 wrong usage, {EXIT_
 @click.option(
     "--step",
     metavar="PRICE",
-    callback=converted(parse_price),
+    type=converted(parse_price),
     help="On a terminal, show one level for each multiple of PRICE, a price as it is shown: bids down, asks up. The "
     "default is the sixth significant digit of the best price.",
 )
@@ -142,22 +132,14 @@ def book(
 
 def _find(source: str, base: str, quote: str, display: Display) -> tuple[OrderBook, Freshness]:
     """Return the book of a pair, and its freshness. Of a store or a service, no other book is read."""
-    pair, index = exact_pair(base, quote), MarketIndex()
-    if pair is not None:
-        with open_feed(source) as feed:
-            try:
-                return feed.read_order_book(pair), _index(feed).freshness
-            except PairNotFound:
-                index = _index(feed)
-    if not index:
-        with open_feed(source) as feed:
-            index = _read(feed)
+    pair = exact_pair(base, quote)
+    with suppress(PairNotFound), open_feed(source) as feed:
+        if pair is not None and feed.followed_by_many:
+            found = feed.read_order_book(pair)
+            return found, Freshness() if feed.version is None else feed.version.index.freshness
+    with open_feed(source) as feed:
+        index = _read(feed)
     return index.order_book(pair_of(base, quote, index, display)), index.freshness
-
-
-def _index(feed: Feed) -> MarketIndex:
-    """Return what a feed has read so far."""
-    return MarketIndex() if feed.version is None else feed.version.index
 
 
 def _read(feed: Feed) -> MarketIndex:
@@ -172,7 +154,7 @@ def _watch(source: str, base: str, quote: str, display: Display, show: Show) -> 
         with loading(feed.source) as progress:
             feed.start(live, progress)
         if feed.version is None:
-            raise Failed(EXIT_FEED, f"{feed.source} {feed.problem}")
+            raise SystemExit(EXIT_FEED)  # the feed has logged its problem
         index = live.current
         pair = pair_of(base, quote, index, display)
         shown: OrderBook | None = None
@@ -196,7 +178,7 @@ def _show_book(
         if watch:
             click.clear()
         _print(terminal.ladder(book, _TERMINAL_DEPTH if depth is None else depth, display, _columns()))
-        _print(terminal.freshness_lines(freshness, datetime.now(UTC)))
+        _print(terminal.freshness_lines(freshness))
     else:
         _print(terminal.ladder_rows(cut, display))
 

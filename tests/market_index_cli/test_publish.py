@@ -71,7 +71,7 @@ def test_lines_of_standard_input_are_published_as_they_arrive(store: Path, numbe
         assert process.poll() is None
         if number is None:
             output, _ = process.communicate((line(2, 2) + line(1, 3)).encode(), timeout=DEADLINE_SECONDS)
-            expected = 0, "3 order books published in 2 changes, revision 2", {1: "3", 2: "2"}
+            expected = 0, "3 order books published, revision 2", {1: "3", 2: "2"}
         else:
             process.send_signal(number)
             output, _ = process.communicate(timeout=DEADLINE_SECONDS)
