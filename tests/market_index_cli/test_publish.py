@@ -58,7 +58,7 @@ def test_no_store_is_created_if_all_lines_are_rejected(store: Path):
     assert not store.exists()
 
 
-@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [None, signal.SIGTERM])
 def test_lines_of_standard_input_are_published_as_they_arrive(store: Path, number: signal.Signals | None):
     """To the end of the input, or until a signal, which is exit code 1."""
     with subprocess.Popen(
