@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext, suppress
 from decimal import Decimal
-from functools import partial
 from io import TextIOWrapper
-from typing import Final, TypeAlias
+from typing import Final
 
 import click
 
@@ -33,8 +32,6 @@ _EVERY_DIGIT: Final = click.option(
     is_flag=True,
     help="On a terminal, show exact numbers, and each level of a book. Pipes have them always.",
 )
-
-Show: TypeAlias = Callable[[OrderBook, Freshness], None]
 
 
 @click.command(
@@ -122,24 +119,31 @@ def book(
     if step is not None and every_digit:
         raise click.UsageError("--step and --every-digit exclude each other")
     display = Display(tokens_of(source, tokens), every_digit or not sys.stdout.isatty(), step)
-    show = partial(_show_book, display=display, depth=depth, as_json=as_json, watch=watch)
-    with feed_errors():
-        if watch:
-            _watch(source, base, quote, display, show)
-        else:
-            show(*_find(source, base, quote, display))
+    with feed_errors(), suppress(KeyboardInterrupt) if watch else nullcontext():
+        for found, freshness in (_watched if watch else _once)(source, base, quote, display):
+            cut = found if depth is None else found.depth(depth)
+            if as_json:
+                click.echo(wire.order_book_to_json(cut))
+            elif not sys.stdout.isatty():
+                _print(terminal.ladder_rows(cut, display))
+            else:
+                if watch:
+                    click.clear()
+                _print(terminal.ladder(found, _TERMINAL_DEPTH if depth is None else depth, display, _columns()))
+                _print(terminal.freshness_lines(freshness))
 
 
-def _find(source: str, base: str, quote: str, display: Display) -> tuple[OrderBook, Freshness]:
-    """Return the book of a pair, and its freshness. Of a store or a service, no other book is read."""
+def _once(source: str, base: str, quote: str, display: Display) -> Iterator[tuple[OrderBook, Freshness]]:
+    """Yield the book of a pair, and its freshness. Of a store or a service, no other book is read."""
     pair = exact_pair(base, quote)
     with suppress(PairNotFound), open_feed(source) as feed:
         if pair is not None and feed.followed_by_many:
             found = feed.read_order_book(pair)
-            return found, Freshness() if feed.version is None else feed.version.index.freshness
+            yield found, Freshness() if feed.version is None else feed.version.index.freshness
+            return
     with open_feed(source) as feed:
         index = _read(feed)
-    return index.order_book(pair_of(base, quote, index, display)), index.freshness
+    yield index.order_book(pair_of(base, quote, index, display)), index.freshness
 
 
 def _read(feed: Feed) -> MarketIndex:
@@ -147,40 +151,24 @@ def _read(feed: Feed) -> MarketIndex:
         return feed.read(progress)
 
 
-def _watch(source: str, base: str, quote: str, display: Display, show: Show) -> None:
-    """Show the book, and show it again when it changes."""
+def _watched(source: str, base: str, quote: str, display: Display) -> Iterator[tuple[OrderBook, Freshness]]:
+    """Yield the book of a pair, and its freshness, and yield it again when it changes."""
     live = LiveIndex()
-    with suppress(KeyboardInterrupt), open_feed(source) as feed:
+    with open_feed(source) as feed:
         with loading(feed.source) as progress:
             feed.start(live, progress)
         if feed.version is None:
             raise SystemExit(EXIT_FEED)  # the feed has logged its problem
-        index = live.current
+        index, shown = live.current, None
         pair = pair_of(base, quote, index, display)
-        shown: OrderBook | None = None
         while True:
             found = index.get(pair)
             if found is not None and found != shown:
-                show(found, index.freshness)
+                yield found, index.freshness
             if found is None and shown is not None:
                 click.echo(str(PairNotFound(pair)), err=True)
             shown = found
             index = live.wait(after=index)
-
-
-def _show_book(
-    book: OrderBook, freshness: Freshness, *, display: Display, depth: int | None, as_json: bool, watch: bool
-) -> None:
-    cut = book if depth is None else book.depth(depth)
-    if as_json:
-        click.echo(wire.order_book_to_json(cut))
-    elif sys.stdout.isatty():
-        if watch:
-            click.clear()
-        _print(terminal.ladder(book, _TERMINAL_DEPTH if depth is None else depth, display, _columns()))
-        _print(terminal.freshness_lines(freshness))
-    else:
-        _print(terminal.ladder_rows(cut, display))
 
 
 def _columns() -> int:

@@ -19,7 +19,7 @@ from market_index_feeds import Feed, Progress, open_store
 from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, running, untimed
 from tests.feeds.made_up import book, pair
 from tests.metrics import scrape
-from tests.page import SNEK
+from tests.page import PAGE, SNEK
 from tests.service import Client, HttpResponse
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -174,8 +174,11 @@ def is_listened_on(port: int) -> bool:
 
 def test_options_are_read_from_variables_with_their_names(tmp_path: Path):
     options = {"FEED": str(SAMPLE), "PORT": "0", "HOST": "127.0.0.1", "ACCESS_LOG": "1", "MAX_AGE": "7"}
+    options["TOKENS"] = str(PAGE.parents[1] / "sample-tokens.json")
     with running(tmp_path, **{f"MARKET_INDEX_{name}": value for name, value in options.items()}) as command:
         assert command.service.pair_list().headers["cache-control"] == "max-age=7"
+        assert command.service.request("/tokens.json").json[str(SNEK)] == ["SNEK 279c909f", 0, ["SNEK", "Snek"]]
+        assert command.service.order_book(str(SNEK), "ADA").json["spot"] == "4123.5", "the API has no human units"
         eventually(lambda: f'"GET {LIST} HTTP/1.1" 200\n' in command.stderr)
 
 

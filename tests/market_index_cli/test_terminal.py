@@ -83,7 +83,7 @@ def test_a_ladder_has_the_asks_above_the_bids_and_every_exact_amount(book: Order
     rungs = [row.split() for row in rows if row.startswith(("ask ", "bid "))]
     shown = book.depth(depth)
     expected = [("ask", level) for level in reversed(shown.asks)] + [("bid", level) for level in shown.bids]
-    assert [(side, number(price), number(amount)) for side, price, amount, *_ in rungs] == [
+    assert [(side, number(price), int(number(amount))) for side, price, amount, *_ in rungs] == [
         (side, level.price, level.accumulated_liquidity) for side, level in expected
     ]
     totals = {side: book.cumulative(side) for side in Side}

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from market_index import LiveIndex
-from market_index_cli.server import listeners
 from market_index_cli.server.http_server import Server
+from market_index_cli.server.listeners import passed_socket
 from market_index_http import create_app
 from tests.command import COMMAND, SAMPLE, Running, invoke, running, untimed
 from tests.service import Client, served
@@ -59,18 +58,15 @@ def test_a_passed_socket_takes_precedence_over_options(tmp_path: Path):
     assert not (tmp_path / "unused").exists()
 
 
-def environment(sockets: str) -> dict[str, str]:
-    return {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": sockets}
-
-
-def test_a_socket_for_another_process_is_not_used():
-    assert listeners.passed_socket({"LISTEN_PID": "1", "LISTEN_FDS": "1"}) is None
-    assert listeners.passed_socket({}) is None
+def test_a_socket_for_another_process_is_not_used(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LISTEN_PID", "1")
+    monkeypatch.setenv("LISTEN_FDS", "1")
+    assert passed_socket() is None
 
 
 def test_what_is_no_listening_socket_is_exit_code_4(tmp_path: Path):
     must = "the passed socket must be a stream socket that listens (ListenStream=, Accept=no)"
-    done = invoke("serve", SAMPLE, **environment("2"))
+    done = invoke("serve", SAMPLE, LISTEN_PID=str(os.getpid()), LISTEN_FDS="2")
     message = "exactly one socket must be passed, got LISTEN_FDS=2"
     assert (done.returncode, untimed(done.stderr)) == (4, f"cannot listen on the passed socket: {message}\n")
     with socket.socket() as bound:
@@ -85,34 +81,15 @@ def pairs_at(path: Path) -> int:
         return len(client.request("/trading-view/pair-list", headers=FORWARDED).json["pairs"])
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.thorough)])
-def test_it_serves_on_a_path_and_uses_it_again(tmp_path: Path, workers: int):
+def test_it_serves_on_a_path_and_replaces_that_of_a_killed_server(tmp_path: Path):
     path = tmp_path / "index.sock"
-    for end in (signal.SIGKILL, signal.SIGTERM):
-        options = ("--uds", path, "--workers", workers, "--access-log", "--forwarded-allow-ips", "*")
+    for _ in range(2):
+        options = ("--uds", path, "--access-log", "--forwarded-allow-ips", "*")
         with running(tmp_path, SAMPLE, *options) as command:
-            command.has_logged(f"listening on unix:{path}\n", workers)
+            command.has_logged(f"listening on unix:{path}\n")
             assert pairs_at(path) == 13
             command.has_logged(": 203.0.113.7:0 ")
             assert stat.S_IMODE(path.stat().st_mode) == 0o666
-            command.end(end)
-
-
-def test_a_path_in_use_is_exit_code_4_also_if_no_connection_is_accepted(tmp_path: Path):
-    path = tmp_path / "index.sock"
-    with socket.socket(socket.AF_UNIX) as other, ExitStack() as stack:
-        other.bind(str(path))
-        other.listen(0)
-        is_full = False
-        while not is_full:
-            client = stack.enter_context(socket.socket(socket.AF_UNIX))
-            client.settimeout(0)
-            try:
-                client.connect(str(path))
-            except BlockingIOError:
-                is_full = True
-        done = invoke("serve", SAMPLE, "--uds", path)
-    assert (done.returncode, untimed(done.stderr)) == (4, f"cannot listen on {path}: Address already in use\n")
 
 
 @pytest.mark.parametrize(

@@ -129,16 +129,7 @@ def end() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_worker_that_fails_before_any_has_served_ends_all(monkeypatch: pytest.MonkeyPatch):
-    def fail(world: World) -> None:
-        world.made[1].exitcode = 3
-
-    world = World(monkeypatch, fail)
-    assert world.supervised(2) == 3
-    assert [one.terminate.called and one.kill.called for one in world.made] == [True, True]
-
-
-@pytest.mark.parametrize("exit_code", [0, 3, -9])
+@pytest.mark.parametrize("exit_code", [3, -9])
 def test_a_worker_that_ends_later_is_replaced_after_a_second(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, exit_code: int
 ):
