@@ -20,29 +20,25 @@ from market_index_cli.tokens import EXACT, SHORTEST, Display, shortened
 _BAR_WIDTH: Final = 40
 _HEADINGS: Final = ("pair", "spot", "best bid", "best ask", "spread", "bids", "asks", "base", "quote")
 _FACTS: Final = len(_HEADINGS) - 2
-_IDENTIFIER_WIDTHS: Final = (128, 32, 24, SHORTEST)
-"""How wide identifiers may be, in columns: the first width with which the table fits the terminal. 128 is whole."""
-
 _LEFT_OUT: Final = "There is no room for identifiers; --wide shows them."
-_CUT: Final = "Identifiers are cut to fit; --wide shows them whole."
+_CUT: Final = "Identifiers are cut; --wide shows them whole."
 _CROSSED: Final = "In yellow, with a spread of zero or less: locked or crossed."
 
 
 def pair_table(books: Iterable[OrderBook], display: Display, columns: int, *, wide: bool = False) -> Iterator[str]:
     """Yield the lines of a table of pairs: prices, number of levels, and identifiers.
 
-    Identifiers are shortened to the number of columns of the terminal, unless `wide` is True.
+    Identifiers are shortened, and left out where the terminal has no room for them, unless `wide` is True.
     """
     books = list(books)
     facts = [_facts(book, display) for book in books]
-    note = None
-    for width in _IDENTIFIER_WIDTHS:
-        ids = [(shortened(book.pair.base, width), shortened(book.pair.quote, width)) for book in books]
-        heading, *rows = _justified([_HEADINGS, *(row + pair for row, pair in zip(facts, ids, strict=True))])
-        if wide or max(map(_width, (heading, *rows))) <= columns:
-            break
-        note = _CUT
-    else:
+    ids = [
+        tuple(str(one) if wide else shortened(one, SHORTEST) for one in (book.pair.base, book.pair.quote))
+        for book in books
+    ]
+    heading, *rows = _justified([_HEADINGS, *(row + pair for row, pair in zip(facts, ids, strict=True))])
+    note = None if wide else _CUT
+    if not wide and max(map(_width, (heading, *rows))) > columns:
         heading, *rows = _justified([_HEADINGS[:_FACTS], *facts])
         note = _LEFT_OUT
     yield style(heading, bold=True)

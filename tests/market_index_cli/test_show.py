@@ -77,7 +77,7 @@ def test_pairs_on_a_terminal_is_a_table_cut_to_its_width():
     assert len(table) == 16
     assert all(len(unstyle(row)) <= 110 for row in table)
     assert "\x1b[1m" in table[0]
-    assert unstyle(table[-1]) == "Identifiers are cut to fit; --wide shows them whole."
+    assert unstyle(table[-1]) == "Identifiers are cut; --wide shows them whole."
     assert len(on_terminal("pairs", SAMPLE, "--wide", columns=100)) == 15
 
 

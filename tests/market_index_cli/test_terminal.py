@@ -138,7 +138,7 @@ def test_a_terminal_shows_six_digits_and_a_pipe_every_digit():
         "0.0000012499934917464313811661290187",
         "499381",
     ]
-    _, row = terminal.pair_table([book], display, 400)
+    _, row = terminal.pair_table([book], display, 0, wide=True)
     assert row.split()[2:6] == ["0.00000125123", "0.00000124999", "0.00000126", "0.00000001"]
     by_ten = Display(tokens, every_digit=False, step=Decimal("0.0000001"))
     assert [str(level.price) for level in by_ten.grouped(book).bids] == ["1.2"]
@@ -156,14 +156,14 @@ def test_crossed_and_locked_books_are_labelled_and_coloured():
         "---  spread 0, 0 % (locked)  mid 2  spot -",
         "---  spread 1, 66.7 %  mid 1.5  spot -",
     ]
-    _, *rows, legend = terminal.pair_table(books, PLAIN, 400)
+    _, *rows, legend = terminal.pair_table(books, PLAIN, 400, wide=True)
     assert "In yellow, with a spread of zero or less: locked or crossed." in legend
     assert ["\x1b[33m" in row for row in rows] == [True, True, False]
 
 
 def test_wide_characters_and_accents_are_aligned():
     pairs = [Pair(AssetId(bytes(28), name.encode()), ADA) for name in ("大小", "e\u0301", "SNEK")]
-    _, *rows = terminal.pair_table([OrderBook(pair) for pair in pairs], PLAIN, 1000)
+    _, *rows = terminal.pair_table([OrderBook(pair) for pair in pairs], PLAIN, 0, wide=True)
     assert [row.split("  -")[0] for row in rows] == ["大小/ADA   ", "e\u0301/ADA      ", "SNEK/ADA   "]
 
 
