@@ -20,7 +20,7 @@ from typing import Final
 from benchmarks.books import books
 from benchmarks.measure import Group, Row, alone, percentile
 from benchmarks.seen import ROOT
-from benchmarks.stream import elsewhere
+from benchmarks.stream import elsewhere, line_of
 from market_index import OrderBook
 from market_index_feeds import Store, open_store
 from tests.nats import served
@@ -56,21 +56,23 @@ def rows(medium: str, *, quick: bool) -> Iterator[Row]:
 
 
 def one_round(store: Store, one: OrderBook, port: int, rate: int, numbers: range) -> list[float]:
-    """Publish a book with these spot prices, and return the milliseconds until a client had each.
-
-    Raises:
-        ValueError: the client did not receive the last one.
-    """
-    client = elsewhere("follow", port, 1, numbers[-1])
+    """Publish a book with these spot prices, and return the milliseconds until a client had each."""
     sent: dict[int, int] = {}
-    due = time.monotonic()
-    for number in numbers:
-        time.sleep(max(due - time.monotonic(), 0))
-        sent[number] = time.monotonic_ns()
-        store.publish(one.apply(spot=str(number)))
-        due += 1 / rate
-    arrivals = [tuple(map(int, line.split())) for line in client.communicate(timeout=60)[0].splitlines()[1:]]
-    return [(min(at for arrived, at in arrivals if arrived >= number) - sent[number]) / 1e6 for number in numbers]
+    arrivals: dict[int, int] = {}
+    with elsewhere("follow", port, 1) as client:
+        line_of(client)
+        due = time.monotonic()
+        for number in numbers:
+            time.sleep(max(due - time.monotonic(), 0))
+            sent[number] = time.monotonic_ns()
+            store.publish(one.apply(spot=str(number)))
+            due += 1 / rate
+        while numbers[-1] not in arrivals:
+            number, at, _ = map(int, line_of(client).split())
+            arrivals[number] = at
+    return [
+        (min(at for arrived, at in arrivals.items() if arrived >= number) - sent[number]) / 1e6 for number in numbers
+    ]
 
 
 @contextmanager

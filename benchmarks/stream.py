@@ -1,6 +1,6 @@
 """The stream of changes: from a publish to the last byte at each client, the bytes of a change, the memory of a client.
 
-One process publishes a book and serves it; another one has all clients, each with a connection of its own. *A bare
+A process publishes a book and serves it; another one has all clients, each with a connection of its own. *A bare
 asyncio server* writes the prepared event to all connections, and knows nothing of books.
 """
 
@@ -17,11 +17,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from benchmarks.books import book, renamed
 from benchmarks.measure import Group, Row, alone, compared, percentile
@@ -36,11 +37,14 @@ OURS: Final = "ours"
 BARE: Final = "a bare asyncio server"
 LEVELS: Final = 500
 
+Stream: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+"""The writer is kept because a stream without one is closed."""
+
 
 def groups(*, quick: bool) -> dict[str, Group]:
     counts = (1, 100) if quick else (1, 100, 1_000, 10_000)
     found: dict[str, Group] = {
-        f"clients_{count}": partial(arrivals, count, 20 if quick or count > 100 else 60) for count in counts
+        f"clients_{count}": partial(arrivals, count, 60 if count < 1_000 and not quick else 10) for count in counts
     }
     many = 200 if quick else 1_000
     return found | {
@@ -60,46 +64,59 @@ def changed(one: OrderBook, number: int) -> OrderBook:
 
 
 def arrivals(count: int, publishes: int) -> Iterator[Row]:
-    """Measure the milliseconds from a publish to its last byte at each client."""
+    """Measure the milliseconds from a publish to its last byte at the median client."""
     waits: dict[str, list[float]] = {OURS: [], BARE: []}
     sizes: list[float] = []
-    for _ in range(5):
-        for kind, medians in waits.items():
-            sent, arrived, size = one_round(kind, count, publishes)
-            medians.append(percentile([(at - sent[number]) / 1e6 for number, at in arrived], 50))
+    with ExitStack() as stack:
+        # Each server has a process of its own, and its clients another one. They take turns, publish by publish.
+        servers = {kind: stack.enter_context(elsewhere("serve", kind)) for kind in waits}
+        clients = {
+            kind: stack.enter_context(elsewhere("follow", line_of(server), count)) for kind, server in servers.items()
+        }
+        for one in clients.values():
+            line_of(one)  # all are connected
+        for number, kind in itertools.product(range(1, publishes + 1), waits):
+            sent = int(line_of(servers[kind], number))
+            _, arrived, size = map(int, line_of(clients[kind]).split())
+            waits[kind].append((arrived - sent) / 1e6)
             sizes += [size] if kind == OURS else []
+            time.sleep(max(0.03, count / 20_000))
     work = f"publish to the last byte, {count:,} clients: p50"
     yield compared(work, "ms", waits, OURS, BARE)
     if count == 1:
         yield alone(f"bytes of a change of one level in {LEVELS} a side", "B", sizes)
 
 
-def one_round(kind: str, count: int, publishes: int) -> tuple[dict[int, int], list[tuple[int, int]], float]:
-    """Return when each number was sent, the number and the time of each arrival, and the bytes of an event."""
-    publish, port = serve(kind)
-    clients = elsewhere("follow", port, count, publishes)
-    sent: dict[int, int] = {}
-    for number in range(1, publishes + 1):
-        time.sleep(max(0.03, count / 5_000))
-        sent[number] = time.monotonic_ns()
-        publish(number)
-    size, *lines = clients.communicate(timeout=120)[0].splitlines()
-    return sent, [(int(number), int(at)) for number, at in map(str.split, lines)], float(size)
-
-
-def elsewhere(task: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start the clients in another process, and wait until they are connected."""
+@contextmanager
+def elsewhere(task: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Do one of the tasks at the end of this module in another process, which ends with the block."""
     allow_descriptors()
     command = [sys.executable, "-m", "benchmarks.stream", task, *map(str, arguments)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line_of(process: subprocess.Popen[str], *question: object) -> str:
+    """Return the next line that a process writes, after one that it reads if there is a question."""
+    assert process.stdin
     assert process.stdout
-    assert process.stdout.readline() == "ready\n"
-    return process
+    for one in question:
+        print(one, file=process.stdin, flush=True)
+    line = process.stdout.readline()
+    assert line, f"{process.args!r} has ended"
+    return line
 
 
-def serve(kind: str) -> tuple[Callable[[int], object], int]:
-    """Serve in threads of this process. Return what publishes a number, and the port."""
-    return serve_ours() if kind == OURS else serve_bare()
+def serve_elsewhere(kind: str) -> None:
+    """Serve, and print the port. Publish each number that is read, and print when."""
+    publish, port = serve_ours() if kind == OURS else serve_bare()
+    print(port, flush=True)
+    for line in sys.stdin:
+        print(time.monotonic_ns(), flush=True)
+        publish(int(line))
 
 
 def serve_ours() -> tuple[Callable[[int], object], int]:
@@ -142,52 +159,52 @@ def serve_bare() -> tuple[Callable[[int], object], int]:
     return publish, server.sockets[0].getsockname()[1]
 
 
-async def follow(port: int, count: int, last: int) -> None:
-    """Open streams, print `ready` once each has a version, then the bytes of an event and each arrival."""
-    arrived: list[tuple[int, int]] = []
-    sizes: list[int] = []
+async def follow(port: int, count: int) -> None:
+    """Open streams, and print `ready`. Print each number that all have, its arrival at the median, and its bytes."""
+    arrivals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
 
+    async def one(reader: asyncio.StreamReader) -> None:
+        while True:
+            text = await reader.readuntil(b"event: version")
+            if found := re.search(rb'"spot":"(\d+)"', text):
+                arrived = arrivals[int(found[1])]
+                arrived.append((time.monotonic_ns(), len(text)))
+                if len(arrived) == count:
+                    print(int(found[1]), arrived[count // 2][0], arrived[0][1], flush=True)
+
+    opened = await open_streams(port, ["?levels=changed"] * count)
+    print("ready", flush=True)
+    await asyncio.gather(*(one(reader) for reader, _ in opened))
+
+
+async def open_streams(port: int, queries: Sequence[str]) -> list[Stream]:
+    """Open streams, a hundred at a time, and read until each has its first version."""
     connecting = asyncio.Semaphore(100)
 
-    async def one(is_ready: asyncio.Event) -> None:
+    async def one(query: str) -> Stream:
         async with connecting:
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
-            writer.write(b"GET /stream?levels=changed HTTP/1.1\r\nHost: x\r\n\r\n")
+            writer.write(b"GET /stream%b HTTP/1.1\r\nHost: x\r\n\r\n" % query.encode())
             await reader.readuntil(b"event: version")
-        is_ready.set()
-        number = 0
-        while number != last:
-            text = await reader.readuntil(b"event: version")
-            sizes.append(len(text))
-            found = re.search(rb'"spot":"(\d+)"', text)
-            number = int(found[1]) if found else number
-            if found:
-                arrived.append((number, time.monotonic_ns()))
-        writer.close()
+            return reader, writer
 
-    events = [asyncio.Event() for _ in range(count)]
-    tasks = [asyncio.create_task(one(event)) for event in events]
-    await asyncio.gather(*(event.wait() for event in events))
-    print("ready", flush=True)
-    await asyncio.gather(*tasks)
-    print(sorted(sizes)[len(sizes) // 2])
-    for number, at in arrived:
-        print(number, at)
+    return await asyncio.gather(*map(one, queries))
 
 
 def memory(count: int) -> Iterator[Row]:
     """Measure the growth of the resident set of the serving process for each client."""
     _, port = serve_ours()
     before = resident()
-    clients = elsewhere("follow", port, count, -1)
-    grown = (resident() - before) / count / 1e3
-    clients.terminate()
-    clients.wait()
-    yield alone("memory of a stream in the server", "kB", [grown])
+    with elsewhere("follow", port, count) as clients:
+        line_of(clients)
+        yield alone("memory of a stream in the server", "kB", [(resident() - before) / count / 1e3])
 
 
 def beside(count: int) -> Iterator[Row]:
-    """Measure a request for a book while each stream follows one of many pairs and 1,000 books a second change."""
+    """Measure a request for a book while 1,000 books a second change, and each stream follows one of many pairs.
+
+    A quarter of the clients read, one reads slowly, one stops reading, and one disconnects and connects again.
+    """
     found = [renamed(book(random.Random(12), 50), number) for number in range(count)]
     live = LiveIndex(found)
     port = served(create_app(live, stream=count))
@@ -206,10 +223,9 @@ def beside(count: int) -> Iterator[Row]:
     waits: dict[str, list[float]] = {"without streams": [], "beside streams": []}
     for _ in range(3):
         waits["without streams"].append(latency(port, path))
-        clients = elsewhere("open", port, count, *[one.pair for one in found])
-        waits["beside streams"].append(latency(port, path))
-        clients.terminate()
-        clients.wait()
+        with elsewhere("vary", port, *[f"?pairs={one.pair}" for one in found]) as clients:
+            line_of(clients)
+            waits["beside streams"].append(latency(port, path))
     is_over.set()
     publisher.join()
     yield compared(f"a request beside {count:,} streams: p50", "ms", waits, "beside streams", "without streams")
@@ -248,12 +264,12 @@ def shutdown(count: int) -> Iterator[Row]:
             )
             try:
                 await_listener(port)
-                clients = elsewhere("open", port, count)
-                begun = time.monotonic()
-                server.terminate()
-                server.wait(60)
-                seconds.append(time.monotonic() - begun)
-                clients.wait(60)
+                with elsewhere("follow", port, count) as clients:
+                    line_of(clients)
+                    begun = time.monotonic()
+                    server.terminate()
+                    server.wait(60)
+                    seconds.append(time.monotonic() - begun)
             finally:
                 server.kill()
         yield alone(f"SIGTERM of {name} with {count:,} streams", "s", seconds)
@@ -273,23 +289,22 @@ app: Final = create_app(LiveIndex([made()]), stream=20_000)
 """What plain uvicorn serves."""
 
 
-async def keep_open(port: int, count: int, pairs: Sequence[str]) -> None:
-    """Open streams, each of one of the pairs, or of all without pairs. Print `ready`, and read until they end."""
+async def vary(port: int, queries: Sequence[str]) -> None:
+    """Open streams, and print `ready`. Of four clients one reads, one reads slowly, one stops, one connects again."""
 
-    async def one(number: int) -> asyncio.StreamReader:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
-        query = f"?pairs={pairs[number % len(pairs)]}" if pairs else ""
-        writer.write(b"GET /stream%b HTTP/1.1\r\nHost: x\r\n\r\n" % query.encode())
-        await reader.readuntil(b"event: version")
-        return reader
+    async def one(number: int, stream: Stream) -> None:
+        kind, (reader, writer) = number % 4, stream
+        while kind != 2 and await reader.read(2**16 if kind == 0 else 2**10):
+            if kind:
+                await asyncio.sleep(1)
+            if kind == 3:
+                writer.close()
+                [(reader, writer)] = await open_streams(port, [queries[number]])
+        await asyncio.Event().wait()
 
-    async def drain(reader: asyncio.StreamReader) -> None:
-        while await reader.read(2**16):
-            pass
-
-    readers = [await one(number) for number in range(count)]
+    opened = await open_streams(port, queries)
     print("ready", flush=True)
-    await asyncio.gather(*map(drain, readers))
+    await asyncio.gather(*itertools.starmap(one, enumerate(opened)))
 
 
 def allow_descriptors() -> None:
@@ -305,8 +320,8 @@ def resident() -> int:
 
 
 if __name__ == "__main__":
-    task, port, count, *rest = sys.argv[1:]
-    if task == "follow":
-        asyncio.run(follow(int(port), int(count), int(rest[0])))
+    task, where, *rest = sys.argv[1:]
+    if task == "serve":
+        serve_elsewhere(where)
     else:
-        asyncio.run(keep_open(int(port), int(count), rest))
+        asyncio.run(follow(int(where), int(rest[0])) if task == "follow" else vary(int(where), rest))

@@ -15,7 +15,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import cache, partial
 from operator import itemgetter
-from typing import Any, Final, Literal, NewType, TypeAlias, TypeVar, get_args, get_origin
+from typing import Any, Final, NewType, TypeAlias, TypeVar, get_args, get_origin
 
 from attrs import frozen, has
 from cattrs import AttributeValidationNote, ClassValidationError, Converter, ForbiddenExtraKeysError
@@ -28,7 +28,7 @@ from market_index.levels import MAX_LIQUIDITY, LevelChanges, Levels, levels_of_c
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo, require_trackable
 from market_index.prices import Side, parse_price, parse_prices, price_text
-from market_index.wire.json_value import JSON_TYPES, Fault, Number, parse, require_type
+from market_index.wire.json_value import JSON_TYPES, Fault, parse, require_type
 
 T = TypeVar("T")
 
@@ -355,7 +355,7 @@ class _CommitMessage(_FreshnessMessage):
 class _RetractionMessage:
     """A retract line."""
 
-    retract: Literal[True]
+    retract: bool
     base: AssetId
     quote: AssetId
 
@@ -370,7 +370,7 @@ def _converter(*, ignore_unknown: bool) -> Converter:
     converter.register_structure_hook(_AmountOrZero, partial(_amount, 0))
     converter.register_structure_hook(str, partial(_structured_text, str))
     converter.register_structure_hook(datetime, partial(_structured_text, parse_time))
-    converter.register_structure_hook_func(lambda shape: shape == Literal[True], _true)
+    converter.register_structure_hook(bool, _true)
 
     def object_hook(shape: type) -> Callable[[Any, Any], Any]:
         structure: Callable[[Any, Any], Any] = make_dict_structure_fn(
@@ -404,9 +404,7 @@ _asset: Final = partial(_structured_text, AssetId.parse)
 
 def _amount(least: int, value: Any, _: object) -> int:
     if type(value) is not int or not least <= value <= MAX_LIQUIDITY:
-        is_number = type(value) in {int, Number}
-        given = safe_repr(value) if is_number else f"{JSON_TYPES[type(value)]}: {safe_repr(value)}"
-        raise Fault(f"must be a whole number from {least} to 2^64-1, got {given}")
+        raise Fault(f"must be a whole number from {least} to 2^64-1, got {JSON_TYPES[type(value)]}: {safe_repr(value)}")
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
@@ -52,6 +52,22 @@ console.log(JSON.stringify({
     return [printed(bids), printed(asks)];
   }),
 }));
+"""
+
+CHART = """
+import { visibleLevels } from "./chart.mjs";
+import { decimal, text } from "./exact.mjs";
+import { Tokens } from "./names.mjs";
+import { Units } from "./units.mjs";
+const units = new Units({ base: "ADA", quote: "ADA" }, new Tokens(), false);
+const side = (entries) => entries.map(([price, amount]) => {
+  const one = { value: decimal(price), amount: BigInt(amount) };
+  return { ...one, prices: [one] };
+});
+const [bids, asks] = [given.bids, given.asks].map(side);
+const { low, high, ...sides } = visibleLevels({ bids, asks, mid: decimal("0.995"), units });
+const totals = Object.entries(sides).map(([name, levels]) => [name, levels.map((level) => text(level.total))]);
+console.log(JSON.stringify({ low: text(low), high: text(high), ...Object.fromEntries(totals) }));
 """
 
 APART, CROSSED, LOCKED = [["4", "3"], ["5"]], [["6", "4"], ["5", "7"]], [["5"], ["5"]]
@@ -199,3 +215,12 @@ def test_only_round_steps_of_the_address_are_taken(computed: Any):
 def test_changes_of_the_stream_make_the_next_book(computed: Any):
     for found, expected in zip(computed["changes"], random_books()[1:], strict=True):
         assert found == [[list(entry) for entry in side] for side in entries(expected)]
+
+
+def test_the_chart_shows_the_totals_of_the_ladder_around_the_middle(tmp_path: Any) -> None:
+    bids = [["0.0000001", "1000000000000"], *([f"0.9{digit}", "100"] for digit in range(10))][::-1]
+    asks = [*([f"1.0{digit}", "100"] for digit in range(10)), ["50", "100"]]
+    (found,) = node.run(tmp_path, CHART, {"bids": bids, "asks": asks})
+    for name, side in (("bids", bids), ("asks", asks)):
+        assert list(map(Decimal, found[name])) == list(accumulate(100 * Decimal(price) for price, _ in side[:10]))
+    assert (Decimal(found["low"]), Decimal(found["high"])) == (Decimal("0.8905"), Decimal("1.0995"))
