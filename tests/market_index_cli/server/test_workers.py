@@ -54,7 +54,7 @@ def test_workers_serve_the_same_until_a_signal_and_a_killed_one_is_replaced(tmp_
                 assert f"Z INFO market_index_cli[{process}]: {store}: 13 pairs, 0 records rejected\n" in command.stderr
             eventually(lambda: scrape(service)[LISTS] == 2)
             killed, left = clients
-            with Load(service.port, repeats=True) as load:
+            with Load(service.port) as load:
                 os.kill(killed, signal.SIGKILL)
                 command.has_logged(f"worker {killed} ended (exit code -9); starting another")
                 command.has_logged("listening on", 3)
