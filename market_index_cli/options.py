@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
 import click
 
+from market_index.errors import safe_repr
 from market_index_cli.logs import LOG_FORMATS, LOG_LEVELS
 
 T = TypeVar("T")
@@ -25,7 +27,15 @@ def converted(convert: Callable[[str], T]) -> Callable[[str], T]:
     return of_option
 
 
-SECONDS: Final = click.FloatRange(0)
+def _seconds(text: str) -> float:
+    """Return a number of seconds, 0 or more. Raises `ValueError`. A `click.FloatRange` accepts nan."""
+    with suppress(ValueError):
+        if (number := float(text)) >= 0:
+            return number
+    raise ValueError(f"must be a number of seconds, 0 or more, got {safe_repr(text)}")
+
+
+SECONDS: Final = converted(_seconds)
 
 option: Final = partial(click.option, show_default=True, show_envvar=True)
 """An option whose help names its default and its variable, if it has them."""

@@ -32,10 +32,10 @@ EXITS = """
     serve books.ndjson --no-such
 2 Missing argument 'STORE'.
     publish
-2 Invalid value for '--wait': 'x' is not a valid float*
+2 Invalid value for '--wait': must be a number of seconds, 0 or more, got 'x'
     publish market.db --wait x
-2 Invalid value for '--max-stale': -1.0 is not in the range x>=0.
-    serve books.ndjson --max-stale=-1
+2 Invalid value for '--max-stale': must be a number of seconds, 0 or more, got 'nan'
+    serve books.ndjson --max-stale=nan
 2 Invalid value for '--max-age'*
     serve books.ndjson --max-age 2147483649
 2 Invalid value for '--port'*
