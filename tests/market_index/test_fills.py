@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import floor
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -130,6 +131,11 @@ class TestExamples:
         fill = self.BOOK.simulate_fill(Side.BID, 51, "quote")
         assert (fill.filled, fill.paid, fill.complete) == (104, Decimal("51.2"), True)
         assert str(fill.average_price) == "0.4923076923076923076923076923"
+
+    @pytest.mark.parametrize(("amount", "unit"), [(150, "base"), (115, "quote")])
+    def test_a_fill_may_end_in_the_second_of_three_levels(self, amount: int, unit: Literal["base", "quote"]):
+        fill = self.BOOK.simulate_fill(Side.ASK, amount, unit)
+        assert (fill.filled, fill.paid, fill.levels.amounts) == (150, Decimal(115), (100, 50))
 
     def test_an_amount_below_the_price_of_one_unit_buys_nothing_and_is_complete(self):
         book = OrderBook.from_levels(PAIR, asks=[("3", 1)])

@@ -61,10 +61,11 @@ class TestUpdate:
         for update in (
             lambda: live.publish(OrderBook(pair(2)), None),  # type: ignore[arg-type]  # a caller without types
             lambda: live.update([OrderBook(pair(2))], [None]),  # type: ignore[list-item]  # a caller without types
-            lambda: live.show({}),  # type: ignore[arg-type]  # a caller without types
         ):
             with pytest.raises((InvalidOrderBook, TypeError)):
                 update()
+        with pytest.raises(InvalidOrderBook, match=r"^index must be a MarketIndex, got dict: \{\}$"):
+            live.show({})  # type: ignore[arg-type]  # a caller without types
         assert live.current is before
         assert len(live.publish(OrderBook(pair(3)))) == 2
 
@@ -232,6 +233,29 @@ class TestChanges:
                 assert followed == index
 
         asyncio.run(follow())
+
+    def test_the_next_step_waits_for_another_index(self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
+        changes, known = live.changes(), list[MarketIndex]()
+
+        def wait(live: LiveIndex, after: MarketIndex) -> MarketIndex:
+            known.append(after)
+            return live.publish(FOLLOWING)
+
+        monkeypatch.setattr(LiveIndex, "wait", wait)
+        before, *_ = next(changes)
+        assert next(changes) == (live.current, (FOLLOWING,), ())
+        assert known == [before]
+
+        async def main() -> None:
+            changes = live.changes_async()
+            await anext(changes)
+            following = asyncio.ensure_future(anext(changes))
+            await asyncio.sleep(0)
+            assert not following.done()
+            live.retract(pair(1))
+            assert await following == (live.current, (), (pair(1),))
+
+        asyncio.run(main())
 
     def test_a_change_of_the_freshness_is_a_step_without_books(self, live: LiveIndex):
         changes = live.changes()

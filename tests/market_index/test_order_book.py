@@ -141,6 +141,8 @@ class TestGathering:
     def test_a_sum_above_the_maximum_is_rejected_with_its_price(self):
         with pytest.raises(InvalidOrderBook, match=r"the asks at 0\.25 must be at most 2\^64-1, got \d+"):
             OrderBook.from_levels(PAIR, asks=[("0.25", 2**64 - 1), ("0.250", 1)])
+        with pytest.raises(InvalidOrderBook, match=r"the asks at 0\.25 must be at most 2\^64-1, got \d+"):
+            OrderBook.from_orders(PAIR, [Order(PAIR, Side.ASK, "0.25", 2**63)] * 2)
 
     @pytest.mark.parametrize(
         ("entry", "message"),

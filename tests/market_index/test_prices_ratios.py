@@ -134,7 +134,7 @@ class TestToRatio:
 
     @pytest.mark.parametrize("value", [1, 0.5, True, 1 + 0j, None, b"1", ("1", "2"), float("nan"), float("inf")])
     def test_numbers_without_exact_digits_are_rejected(self, value):
-        with pytest.raises(InvalidPrice, match="a price must be a str or a Decimal, got "):
+        with pytest.raises(InvalidPrice, match=f"a price must be a str or a Decimal, got {type(value).__name__}: "):
             to_ratio(value)
 
     @pytest.mark.parametrize("write", ["{0}/7", "7/{0}", "{0}", "1{0}", "0.{0}", "1e{1}", "1e-{1}", "{0}e-{1}"])
@@ -188,5 +188,7 @@ class TestToRatio:
 
             __hash__ = Fraction.__hash__
 
-        assert type(to_ratio(Fickle(1, 3))) is Fraction
+        for read in (to_ratio, to_price_or_ratio):
+            assert type(read(Fickle(1, 3))) is Fraction
+            assert read(Fickle(1, 3)).as_integer_ratio() == (1, 3)
         assert to_ratio(MisreportingDecimal("0.123")) == Fraction("0.123")

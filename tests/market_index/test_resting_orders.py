@@ -125,9 +125,9 @@ class TestIndex:
 
     @pytest.mark.parametrize("duplicate", [lambda full: pickle.loads(pickle.dumps(full)), copy.copy, copy.deepcopy])
     def test_the_index_and_the_excess_survive_pickle_and_copy(self, duplicate):
-        full = RestingOrders(
-            {"a": ask(LIMIT), "b": ask(7), "c": bid(LIMIT), "d": bid(3)}, {OTHER: "2"}, as_of="block 1"
-        )
+        by_id = {"a": ask(LIMIT), "b": ask(7), "c": bid(LIMIT), "d": bid(3)}
+        by_id |= {"e": bid(LIMIT, pair=OTHER), "f": bid(9, pair=OTHER)}
+        full = RestingOrders(by_id, {OTHER: "2"}, as_of="block 1")
         assert duplicate(full).index == full.index
         assert duplicate(full).index.freshness == full.index.freshness
         later = duplicate(full).apply(removed=["a", "c"])

@@ -136,6 +136,7 @@ NESTED = '{"base":' * 100_000
         (BOOK | {"last_spot": None}, InvalidOrderBook, "unknown key 'last_spot'"),
         (BOOK | {"a\n\ud800": 1}, InvalidOrderBook, r"unknown key 'a\n\ud800'"),
         (with_level(size=1), InvalidOrderBook, "bids[1]: unknown key 'size'"),
+        (BOOK | {"asks": [BOOK["asks"][0] | {"size": 1}]}, InvalidOrderBook, "asks[0]: unknown key 'size'"),
         (BOOK | {"asks": [{"price": "1"}]}, InvalidOrderBook, "asks[0].accumulated_liquidity: missing"),
         (BOOK | {"asks": [{"accumulated_liquidity": 1, "x": 1}]}, InvalidOrderBook, "asks[0].price: missing"),
         # types
@@ -176,6 +177,11 @@ NESTED = '{"base":' * 100_000
         # order and identity
         (with_level(price="0.0042"), InvalidOrderBook, f"{NOT_BELOW} 0.0042"),
         (with_level(price="0.00410"), InvalidOrderBook, f"{NOT_BELOW} 0.0041"),
+        (
+            BOOK | {"asks": BOOK["asks"] * 2},
+            InvalidOrderBook,
+            "asks[1].price must be above asks[0].price, which is 0.0043, got 0.0043",
+        ),
         (BOOK | {"base": "ADA"}, InvalidOrderBook, "base and quote must be different assets, got 'ADA' twice"),
         # text
         (UTF_16, InvalidOrderBook, f"must be UTF-8, but is not at byte 0: {safe_repr(UTF_16)}"),
@@ -304,6 +310,11 @@ CHANGED_AMOUNT = f"{LEVEL_AMOUNT}: must be a whole number from 0 to 2^64-1, got"
     [
         *((without(CHANGES, key), InvalidOrderBook, f"{key}: missing") for key in CHANGES),
         (CHANGES | {"sequence": 7}, InvalidOrderBook, "unknown key 'sequence'"),
+        (
+            CHANGES | {"asks": CHANGES["asks"] * 2},
+            InvalidOrderBook,
+            "asks[1].price: a price must occur once, got 0.0043 again",
+        ),
         (with_change(size=1), InvalidOrderBook, "bids[1]: unknown key 'size'"),
         (with_change(accumulated_liquidity=False), InvalidOrderBook, f"{CHANGED_AMOUNT} a boolean: False"),
         (with_change(accumulated_liquidity=-1), InvalidOrderBook, f"{CHANGED_AMOUNT} a number: -1"),
@@ -412,6 +423,14 @@ def test_a_commit_line_round_trips(published_at: datetime, recorded_at: datetime
 def test_an_invalid_commit_line_is_rejected(value: object, message: str):
     with pytest.raises(InvalidFreshness, match=f"^{message}"):
         wire.commit_from_json(encoded(value))
+
+
+@pytest.mark.decision(24)
+def test_an_unknown_key_of_a_freshness_is_ignored_if_that_is_wanted():
+    text = b'{"as_of": null, "x": 7}'
+    assert wire.freshness_from_json(text, ignore_unknown=True) == Freshness()
+    with pytest.raises(InvalidFreshness, match=r"^unknown key 'x'$"):
+        wire.freshness_from_json(text)
 
 
 def test_numbers_that_are_not_integers_or_too_long_keep_their_text():
