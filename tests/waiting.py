@@ -33,19 +33,3 @@ def in_thread(work: Callable[[], object]) -> Thread:
     thread = Thread(target=work)
     thread.start()
     return thread
-
-
-def raised_in_thread(work: Callable[[], object]) -> str:
-    """Return the `repr` of the exception that the work raises in another thread; empty if there is none."""
-    raised: list[str] = []
-
-    def recorded() -> None:
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001  # any exception is returned
-            raised.append(repr(error))
-
-    thread = in_thread(recorded)
-    thread.join(DEADLINE_SECONDS)
-    assert not thread.is_alive(), "the work must return or raise before the timeout"
-    return "".join(raised)

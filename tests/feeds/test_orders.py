@@ -14,12 +14,12 @@ from hypothesis import settings
 
 from market_index import LiveIndex, Order, OrderBook, Pair, Side
 from market_index.stateful import Offer, indexer_machine
-from market_index_feeds import Feed, FeedError, Recorder, mirror, open_feed, replay
+from market_index_feeds import Feed, FeedError, open_feed
 from market_index_feeds.lines import MAX_LINE_BYTES, LineCutter
 from market_index_feeds.orders import Blocks, Phase
-from tests.feeds.contract.medium import Reader, Ticks
+from tests.feeds.contract.medium import Reader
 from tests.feeds.event_lines import RESET, block, event, place, remove, rollback, spot, untrack
-from tests.feeds.made_up import pair, spots
+from tests.feeds.made_up import pair
 from tests.waiting import eventually
 
 SNEK = str(pair(1).base)
@@ -211,11 +211,9 @@ class TestUnknown:
 
     def test_a_malformed_reset_is_reported_but_the_first_reason_stays(self):
         lines = Lines()
-        lines.read(*BEFORE, b"nonsense\n")
-        problem = lines.blocks.problem
-        lines.read(b'{"reset":1}\n')
+        lines.read(*BEFORE, b"nonsense\n", b'{"reset":1}\n')
         assert lines.rejected[1:] == [("line 7", "reset must be true, got 1")]
-        assert lines.blocks.problem == problem
+        assert (lines.problem() or "").startswith("has an unknown state since line 6: must be JSON")
 
     def test_lines_before_the_first_reset_are_ignored(self):
         lines = Lines()
@@ -297,15 +295,6 @@ def test_the_orders_are_those_behind_the_index(tmp_path: Path):
         assert list(feed.orders.at(pair(1), Side.ASK, "3")) == ["b"]
 
 
-def test_blocks_that_arrive_together_are_one_version(tmp_path: Path):
-    path = events_in(tmp_path, RESET, place("a"), block("1"))
-    with Reader(open_feed(f"orders:{path}")) as reader:
-        reader.pull()
-        append(path, place("b"), block("2"), place("c"), block("3"), place("d"))
-        reader.until(lambda version: version.index.as_of == "3")
-        assert [version.index.as_of for version in reader.versions] == ["1", "3"]
-
-
 def test_a_contradiction_is_a_problem_until_the_next_reset(tmp_path: Path):
     path = events_in(tmp_path, RESET, place("a"), block("1"))
     with Reader(open_feed(f"orders:{path}")) as reader:
@@ -338,10 +327,3 @@ def test_order_books_are_no_events(tmp_path: Path):
     path.write_bytes(RESET + path.read_bytes())
     with pytest.raises(FeedError, match="an order book: omit orders: before the name of its file"):
         open_feed(f"orders:{path}").read()
-
-
-def test_orders_can_be_recorded(tmp_path: Path):
-    path = events_in(tmp_path, RESET, place("a"), block("1"))
-    recording = tmp_path / "recording.ndjson"
-    mirror(open_feed(f"orders:{path}", follow=False), lambda: Recorder(recording), Ticks())
-    assert [(spots(index), index.as_of) for _, index in replay(recording)] == [({1: None}, "1")]

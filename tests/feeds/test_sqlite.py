@@ -8,6 +8,7 @@ import shutil
 import signal
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,7 +22,7 @@ from market_index_feeds import sqlite as module
 from market_index_feeds.sqlite import SqliteStore, is_sqlite
 from tests.feeds.contract.medium import Reader
 from tests.feeds.made_up import book, pair, spots
-from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 ONE, TWO, THREE = pair(1), pair(2), pair(3)
 CONTENT = {1: "1", 2: "2", 3: "3"}
@@ -356,21 +357,22 @@ class TestPublishers:
             assert spots(store.read().index) == CONTENT
             store.publish(book(1, 9))
 
-    def test_threads_of_one_store_wait_for_each_other(self, filled: Path, monkeypatch: pytest.MonkeyPatch):
-        with open_store(filled, wait=0.05) as store:
-            raised: list[str] = []
+    def test_during_a_change_other_threads_wait_and_the_same_thread_gets_an_error(
+        self, filled: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The same thread, as in a signal handler."""
+        with open_store(filled, wait=0.05) as store, ThreadPoolExecutor(1) as other:
 
-            def publish_elsewhere(*row: object) -> tuple[object, ...]:
+            def publish_another(pair: str, revision: int, body: bytes | None) -> tuple[object, ...]:
                 monkeypatch.undo()
                 with pytest.raises(StoreError, match="in the middle of another change"):
                     store.publish(book(1, 8))
-                raised.append(raised_in_thread(store.read))
-                return original(*row)  # type: ignore[arg-type]  # they are passed on
+                with pytest.raises(StoreBusy, match=r"cannot be read: others have been writing for 0\.05 seconds"):
+                    other.submit(store.read).result(DEADLINE_SECONDS)
+                return module._row(pair, revision, body)
 
-            original = module._row
-            monkeypatch.setattr(module, "_row", publish_elsewhere)
+            monkeypatch.setattr(module, "_row", publish_another)
             store.publish(book(1, 9))
-            assert "cannot be read: others have been writing for 0.05 seconds" in raised[0]
             assert spots(store.read().index) == CONTENT | {1: "9"}
 
     def test_many_processes_can_create_one_store(self, path: Path):
@@ -406,13 +408,6 @@ class TestPublishers:
             assert plain(filled, "SELECT count(*) FROM changes") == [(3,)]
             reader.until(lambda version: version.position == store.position)
             assert spots(reader.index) == {1: "1", 3: "3", 4: "19"}
-
-    def test_retracted_pairs_stay_as_rows_without_a_body(self, filled: Path):
-        with open_store(filled) as store:
-            assert store.retract(TWO, THREE, pair(9)).retracted == 2
-            assert store.retract(TWO).retracted == 0
-        assert plain(filled, "SELECT count(*), count(body) FROM books") == [(3, 1)]
-        assert read(filled) == {1: "1"}
 
 
 def publish_once(path: Path, number: int) -> None:
