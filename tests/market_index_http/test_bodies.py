@@ -1,14 +1,10 @@
-"""Bodies: encoded and compressed once per value, in a thread if they are large, and dropped with their pairs."""
+"""Bodies: encoded and compressed once per value, and dropped with their pairs."""
 
 from __future__ import annotations
 
 import gc
-import gzip
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import ref
 
@@ -20,21 +16,13 @@ from market_index import LiveIndex, MarketIndex, OrderBook, wire
 from market_index.wire import encode
 from market_index_http import bodies as http_bodies
 from market_index_http import create_app
-from market_index_http.bodies import MAX_BYTES_ON_LOOP, MAX_ENTRIES_ON_LOOP, Bodies
+from market_index_http.bodies import Bodies
 from tests.asgi import request
-from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, SMALL, Counted, book, numbered_pair, target
-from tests.service import Service, served
-from tests.waiting import DEADLINE_SECONDS, eventually
+from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, Counted, book, numbered_pair, target
 
 compress = vars(http_bodies)["compress"]  # that of isal, or else of zlib
 
-HUGE = book(4, MAX_ENTRIES_ON_LOOP)
-UPPER = target(HUGE.pair).replace("abcd", "ABCD")
 GZIP = {"Accept-Encoding": "gzip"}
-
-
-def huge_list() -> LiveIndex:
-    return LiveIndex([SMALL, *(OrderBook(numbered_pair(number)) for number in range(2, 2 * MAX_ENTRIES_ON_LOOP))])
 
 
 def test_each_value_is_encoded_and_compressed_once(monkeypatch: pytest.MonkeyPatch):
@@ -83,8 +71,6 @@ def test_a_pair_list_made_from_the_previous_one_equals_one_made_from_scratch(dat
         else:
             index = index.without(*map(numbered_pair, many))
         body, scratch = bodies.body(index, None), Bodies().body(MarketIndex(index.values()), None)
-        assert body is not None
-        assert scratch is not None
         assert body.text == scratch.text == wire.pair_list_to_json(index.pair_list())
         assert body.digest == scratch.digest
         assert bodies.body(index, None) is body
@@ -151,89 +137,3 @@ def test_max_age_is_in_every_response(max_age: int | None, cache_control: str):
 def test_an_invalid_max_age_is_rejected(max_age: Any):
     with pytest.raises(ValueError, match=r"max_age must be None or a whole number of seconds from 0 to 2\^31, got "):
         create_app(LiveIndex(), max_age=max_age)
-
-
-class Gate:
-    """A function that counts its calls and waits inside each of them."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.calls = 0
-        self.opened = threading.Event()
-
-    def __call__(self, *arguments: Any) -> Any:
-        self.calls += 1
-        assert self.opened.wait(DEADLINE_SECONDS)
-        return self.function(*arguments)
-
-
-def slow_answer(service: Service, gate: Gate, slow: str) -> bytes:
-    """Request one body five times; meanwhile another request is answered. Return the body."""
-    with ThreadPoolExecutor(5) as threads:
-        waiting = [threads.submit(service.request, slow) for _ in range(5)]
-        eventually(lambda: gate.calls)
-        try:
-            assert service.request(target(SMALL.pair)).status == 200
-        finally:
-            gate.opened.set()
-        (body,) = {one.result().body for one in waiting}
-    assert gate.calls == 1
-    return body
-
-
-class TestThreads:
-    """A large body is encoded and compressed once, in a thread, while the event loop answers other requests."""
-
-    @pytest.mark.parametrize("where", [target(HUGE.pair), UPPER])
-    def test_a_large_book(self, where: str, monkeypatch: pytest.MonkeyPatch):
-        live = LiveIndex([HUGE, SMALL])
-        with served(create_app(live)) as service:
-            assert service.request(target(SMALL.pair)).status == 200
-            for changed in (HUGE, HUGE.apply(bids=[("0.000001", 77)])):
-                live.publish(changed)
-                gate = Gate(wire.encoded_order_book)
-                with monkeypatch.context() as patched:
-                    patched.setattr(http_bodies, "encoded_order_book", gate)
-                    assert wire.order_book_from_json(slow_answer(service, gate, where)) == changed
-
-    def test_a_large_pair_list(self, monkeypatch: pytest.MonkeyPatch):
-        live = huge_list()
-        gate = Gate(wire.encoded_pair_list)
-        monkeypatch.setattr(http_bodies, "encoded_pair_list", gate)
-        with served(create_app(live)) as service:
-            assert slow_answer(service, gate, PAIR_LIST) == wire.pair_list_to_json(live.current.pair_list())
-
-    def test_gzip_of_a_large_body(self, monkeypatch: pytest.MonkeyPatch):
-        app = create_app(huge_list())
-        gate = Gate(compress)
-        monkeypatch.setattr(http_bodies, "compress", gate)
-        plain = request(app, PAIR_LIST).body
-        assert len(plain) > MAX_BYTES_ON_LOOP
-        with ThreadPoolExecutor(5) as threads:
-            waiting = [threads.submit(request, app, PAIR_LIST, headers=GZIP) for _ in range(5)]
-            eventually(lambda: gate.calls)
-            assert request(app, PAIR_LIST, headers=GZIP | {"If-None-Match": "*"}).status == 304
-            gate.opened.set()
-            assert {gzip.decompress(one.result().body) for one in waiting} == {plain}
-        assert gate.calls == 1
-
-    def test_small_bodies_and_errors_use_no_thread(self, monkeypatch: pytest.MonkeyPatch):
-        def fail(*_: object, **__: object) -> None:
-            raise AssertionError("a thread")
-
-        monkeypatch.setattr("anyio.to_thread.run_sync", fail)
-        largest = book(5, MAX_ENTRIES_ON_LOOP // 2)
-        app = create_app(LiveIndex([MIDDLE, largest]))
-        for where in (PAIR_LIST, target(MIDDLE.pair), target(largest.pair)):
-            assert request(app, where, headers=GZIP).status == 200
-        assert [request(app, one).status for one in ("/nowhere", "/trading-view/order-book")] == [404, 400]
-
-    def test_a_failed_compression_is_500_and_the_next_request_succeeds(self, monkeypatch: pytest.MonkeyPatch):
-        def fail(*_: object) -> bytes:
-            raise MemoryError
-
-        app = create_app(huge_list())
-        with monkeypatch.context() as patched:
-            patched.setattr(http_bodies, "compress", fail)
-            assert request(app, PAIR_LIST, headers=GZIP).status == 500
-        assert gzip.decompress(request(app, PAIR_LIST, headers=GZIP).body) == request(app, PAIR_LIST).body
