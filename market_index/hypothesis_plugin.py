@@ -7,37 +7,28 @@ an import cycle, this module imports neither of them at its top.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
-from market_index import (
-    AssetId,
-    Freshness,
-    Levels,
-    MarketIndex,
-    Order,
-    OrderBook,
-    Pair,
-    PairInfo,
-    PriceLevel,
-    RestingOrders,
-)
+import market_index
+
+_STRATEGIES: Final = {
+    "AssetId": "asset_ids",
+    "Pair": "pairs",
+    "PairInfo": "pair_infos",
+    "PriceLevel": "price_levels",
+    "Levels": "levels",
+    "Order": "orders",
+    "OrderBook": "order_books",
+    "RestingOrders": "resting_orders",
+    "Freshness": "freshness",
+    "MarketIndex": "market_indexes",
+}
 
 
 def register_types() -> None:
     """Register each strategy of a public type, for `st.from_type` and `@given` by type hint."""
-    for of_type, strategy in (
-        (AssetId, "asset_ids"),
-        (Pair, "pairs"),
-        (PairInfo, "pair_infos"),
-        (PriceLevel, "price_levels"),
-        (Levels, "levels"),
-        (Order, "orders"),
-        (OrderBook, "order_books"),
-        (RestingOrders, "resting_orders"),
-        (Freshness, "freshness"),
-        (MarketIndex, "market_indexes"),
-    ):
-        _register(of_type, strategy)
+    for of_type, strategy in _STRATEGIES.items():
+        _register(getattr(market_index, of_type), strategy)
 
 
 def _register(of_type: type, strategy: str) -> None:

@@ -228,11 +228,7 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
 
 
 def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequence[int]) -> Levels:
-    """Return the levels of two columns: prices from `market_index.prices`, and an array of amounts from 1 to 2^64-1.
-
-    Raises:
-        InvalidOrderBook: The prices are out of order; the message names the place.
-    """
+    """Return the levels of two columns: prices from `market_index.prices`, and an array of amounts from 1 to 2^64-1."""
     require_order(side, prices)
     levels = object.__new__(Levels)
     # Without the constructor of `Levels`, which takes levels and validates them.
@@ -241,12 +237,7 @@ def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequenc
 
 
 def gathered(side: Side, entries: Iterable[Entry]) -> Levels:
-    """Return the levels of entries in any order: amounts at one price are summed, zeros are dropped.
-
-    Raises:
-        InvalidOrderBook: An entry is invalid, or a total is above 2^64-1; the message names the place.
-        InvalidPrice: A price is invalid; the message names the place.
-    """
+    """Return the levels of entries in any order. See `OrderBook.from_levels` for the rules and the errors."""
     totals: dict[str, int] = {}
     for price, amount in read_entries(side, entries):
         text = price_key(price)
@@ -255,11 +246,7 @@ def gathered(side: Side, entries: Iterable[Entry]) -> Levels:
 
 
 def levels_of_totals(side: Side, totals: Mapping[str, int]) -> Levels:
-    """Return the levels of totals by the `price_key` of their price; zeros are dropped (decision 14).
-
-    Raises:
-        InvalidOrderBook: A total is above 2^64-1 (decision 13); the message names the price.
-    """
+    """Return the levels of totals by the `price_key` of their price; zeros are dropped (decision 14)."""
     prices: list[Decimal] = []
     amounts = array("Q")
     by_price = zip(map(Decimal, totals), totals.values(), strict=True)
@@ -304,9 +291,7 @@ def reject_total(side: Side, price: Decimal, total: int) -> NoReturn:
 def read_entries(side: Side, entries: Iterable[Entry]) -> list[tuple[Decimal, int | None]]:
     """Validate entries, and return the price and the amount of each; None for 0, which is not a level (decision 14).
 
-    Raises:
-        InvalidOrderBook: An entry or its amount is invalid; the message names the place, such as `bids[3]`.
-        InvalidPrice: A price is invalid; the message names the place.
+    An error names the place, such as `bids[3]`.
     """
     read: list[tuple[Decimal, int | None]] = []
     for entry in entries:

@@ -12,8 +12,8 @@ extra `hypothesis` also registers the strategies by type, for `st.from_type(Orde
 >>> test_a_fill_is_never_better_than_the_best_price()
 
 A part of a value, such as the pair in `order_books(pair=...)`, is given as a value or a strategy. A part that is not
-valid raises the error of its type when it is drawn. A strategy must draw enough different prices for the levels of a
-book, and enough different pairs for an index. An impossible range or combination raises `ValueError` at once.
+valid raises the error of its type when it is drawn, and an impossible range of sizes the error of Hypothesis. A
+strategy must draw enough different prices for the levels of a book, and enough different pairs for an index.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from functools import lru_cache
 from itertools import product
 from math import ceil, floor
 from operator import attrgetter
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 from market_index.assets import ADA, MAX_ASSET_NAME_LENGTH, POLICY_ID_LENGTH, AssetId
 from market_index.errors import safe_repr
@@ -88,15 +88,6 @@ def _part(part: _T | st.SearchStrategy[_T] | None, default: st.SearchStrategy[_T
     return part if isinstance(part, st.SearchStrategy) else st.just(part)
 
 
-def _require_range(what: str, least: int, most: int, bound: int | None = None) -> None:
-    """Raise `ValueError` unless the range is within 0 to `bound`, or has no upper bound if that is None."""
-    if type(least) is not int or type(most) is not int or not 0 <= least <= most <= (most if bound is None else bound):
-        highest = "" if bound is None else f" to {bound}"
-        raise ValueError(
-            f"{what} must be a range of whole numbers from 0{highest}, got {safe_repr(least)} to {safe_repr(most)}"
-        )
-
-
 # Assets and pairs
 
 
@@ -115,24 +106,14 @@ def policy_ids() -> st.SearchStrategy[bytes]:
     return st.sampled_from(_AWKWARD_POLICY_IDS) | st.binary(min_size=POLICY_ID_LENGTH, max_size=POLICY_ID_LENGTH)
 
 
-def asset_names(*, min_size: int = 0, max_size: int = MAX_ASSET_NAME_LENGTH) -> st.SearchStrategy[bytes]:
-    """Draw asset names of `min_size` to `max_size` bytes: texts, names with a CIP-67 label, and other bytes."""
-    _require_range("the bytes of an asset name", min_size, max_size, MAX_ASSET_NAME_LENGTH)
-    awkward = [name for name in _AWKWARD_ASSET_NAMES if min_size <= len(name) <= max_size]
-    others = st.binary(min_size=min_size, max_size=max_size)
-    return st.sampled_from(awkward) | others if awkward else others
+def asset_names() -> st.SearchStrategy[bytes]:
+    """Draw asset names: texts, names with a CIP-67 label, and other bytes."""
+    return st.sampled_from(_AWKWARD_ASSET_NAMES) | st.binary(max_size=MAX_ASSET_NAME_LENGTH)
 
 
-def asset_ids(
-    *,
-    ada: bool = True,
-    policy_id: bytes | st.SearchStrategy[bytes] | None = None,
-    asset_name: bytes | st.SearchStrategy[bytes] | None = None,
-) -> st.SearchStrategy[AssetId]:
+def asset_ids(*, ada: bool = True) -> st.SearchStrategy[AssetId]:
     """Draw native tokens, and ADA unless `ada` is False. Some tokens share a policy id or an asset name."""
-    tokens = _build(AssetId, _part(policy_id, policy_ids()), _part(asset_name, asset_names()))
-    if policy_id is None and asset_name is None:
-        tokens = st.sampled_from(_AWKWARD_TOKENS) | tokens
+    tokens = st.sampled_from(_AWKWARD_TOKENS) | _build(AssetId, policy_ids(), asset_names())
     return st.just(ADA) | tokens if ada else tokens
 
 
@@ -182,7 +163,6 @@ def prices(
     """
     lowest = _LOWEST_PRICE if min_value is None else to_price(min_value)
     highest = _HIGHEST_PRICE if max_value is None else to_price(max_value)
-    _require_range("decimal places", 0, max_decimal_places, MAX_DECIMAL_PLACES)
     return _prices(lowest, highest, max_decimal_places)
 
 
@@ -231,7 +211,6 @@ def ratios() -> st.SearchStrategy[Fraction]:
 
 def amounts(*, min_value: int = 1, max_value: int = MAX_LIQUIDITY) -> st.SearchStrategy[int]:
     """Draw amounts of the base asset, in its smallest unit. Levels have at least 1; a change to 0 removes a level."""
-    _require_range("amounts", min_value, max_value, MAX_LIQUIDITY)
     return _integers(min_value, max_value)
 
 
@@ -249,17 +228,8 @@ def _price_strategy(price: Decimal | str | st.SearchStrategy[Decimal] | None) ->
     return prices() if price is None else st.just(to_price(price))
 
 
-def _spot_strategy(
-    spot: Decimal | str | st.SearchStrategy[Decimal | None] | None,
-) -> st.SearchStrategy[Decimal | str | None]:
-    return _part(spot, st.none() | prices())
-
-
 # Books, their sides and changes
 
-
-_Touch: TypeAlias = Literal["open", "locked", "crossed"]
-"""How best bid and best ask meet; open means that the best bid is below the best ask."""
 
 _DEEP: Final = 100
 """The number of levels of a deep book. Hypothesis draws no books of several times as many."""
@@ -307,78 +277,68 @@ def order_books(
     Raises:
         ValueError: No book meets `sides`, `min_levels`, `max_levels`, `crossed` and `locked`.
     """
-    _require_range("the levels of a side", min_levels, max_levels)
     wanted = frozenset([sides] if isinstance(sides, Side) else sides)
     if not wanted <= set(Side):
         raise ValueError(f"sides must contain only Side.BID and Side.ASK, got {safe_repr(sides)}")
-    touches = _touches(len(wanted), max_levels, crossed=crossed, locked=locked)
-    # How many different prices each kind of book needs. A locked book has one price on both sides.
-    least = len(wanted) * min_levels
-    needed: dict[_Touch, int] = {"open": least, "locked": max(least - 1, 1), "crossed": max(least, 2)}
-    most = len(wanted) * max_levels
-    sizes = [(touch, needed[touch]) for touch in touches]
+    can_meet = len(wanted) == 2 and max_levels > 0
+    kinds: list[tuple[str, int]] = []
+    # How best bid and best ask meet, and how many different prices this needs. A locked book has one on both sides.
+    least, most = len(wanted) * min_levels, len(wanted) * max_levels
+    if not crossed and not locked:
+        kinds += [("open", least)] * 3
+    if can_meet and locked is not False and not crossed:
+        kinds.append(("locked", max(least - 1, 1)))
+    if can_meet and crossed is not False and not locked:
+        kinds.append(("crossed", max(least, 2)))
+    if not kinds:
+        raise ValueError(
+            f"a book with {len(wanted)} sides of up to {max_levels} levels must be possible, "
+            f"got crossed={crossed}, locked={locked}"
+        )
     if price is None:
         # Hypothesis draws about five elements more than the minimum, so a deep book needs a minimum of its own. A
         # strategy of the caller may have too few prices.
-        sizes.append((touches[0], max(needed[touches[0]], min(most * 3 // 4, _DEEP))))
-    level = price_levels(price=price, amount=amount)
-    by_price = attrgetter("price")
-    kinds = [(touch, st.lists(level, min_size=size, max_size=most, unique_by=by_price)) for touch, size in sizes]
-    splits = st.sampled_from(kinds).flatmap(lambda kind: _split(kind, wanted, min_levels, max_levels))
-    parts = _part(pair, pairs()), splits, _spot_strategy(spot)
-    return _build(lambda pair, split, spot: OrderBook.from_levels(pair, split[0], split[1], spot), *parts)
-
-
-def _touches(sides: int, max_levels: int, *, crossed: bool | None, locked: bool | None) -> list[_Touch]:
-    """Return how best bid and best ask may meet: the simplest first, and repeated to be drawn more often."""
-    can_meet = sides == 2 and max_levels > 0
-    touches: list[_Touch] = ["open"] * 3 if not crossed and not locked else []
-    if can_meet and locked is not False and not crossed:
-        touches.append("locked")
-    if can_meet and crossed is not False and not locked:
-        touches.append("crossed")
-    if not touches:
-        raise ValueError(
-            f"a book with {sides} sides of up to {max_levels} levels must be possible, "
-            f"got crossed={crossed}, locked={locked}"
-        )
-    return touches
+        meeting, fewest = kinds[0]
+        kinds.append((meeting, max(fewest, min(most * 3 // 4, _DEEP))))
+    level, by_price = price_levels(price=price, amount=amount), attrgetter("price")
+    drawn = [(meeting, st.lists(level, min_size=size, max_size=most, unique_by=by_price)) for meeting, size in kinds]
+    return _build(
+        lambda pair, both, spot: OrderBook.from_levels(pair, both[0], both[1], spot),
+        _part(pair, pairs()),
+        _sides(st.sampled_from(drawn), wanted, min_levels, max_levels),
+        _part(spot, st.none() | prices()),
+    )
 
 
 @st.composite
-def _split(
+def _sides(
     draw: st.DrawFn,
-    kind: tuple[_Touch, st.SearchStrategy[list[PriceLevel]]],
+    kinds: st.SearchStrategy[tuple[str, st.SearchStrategy[list[PriceLevel]]]],
     sides: frozenset[Side],
     min_levels: int,
     max_levels: int,
 ) -> tuple[list[PriceLevel], list[PriceLevel]]:
-    """Draw bids and asks that are open, locked or crossed: `kind` says which, and draws the levels of both."""
-    touch, drawn = kind
+    """Draw bids and asks: how they meet, and levels that are divided between them."""
+    meeting, drawn = draw(kinds)
     rising = sorted(draw(drawn), key=attrgetter("price"))
     if len(sides) < 2:
         return (rising, []) if Side.BID in sides else ([], rising)
-    least = min_levels if touch == "open" else max(min_levels, 1)
-    fewest = max(least, len(rising) - max_levels)
-    most = min(max_levels, len(rising) - least + (touch == "locked"))
-    bid_count = draw(st.integers(fewest, most))
+    least = min_levels if meeting == "open" else max(min_levels, 1)
+    most = min(max_levels, len(rising) - least + (meeting == "locked"))
+    bid_count = draw(st.integers(max(least, len(rising) - max_levels), most))
     bids, asks = rising[:bid_count], rising[bid_count:]
-    if touch == "locked":
-        return bids, [bids[-1], *asks][:max_levels]
-    if touch == "crossed":
+    if meeting == "locked":
+        asks = [bids[-1], *asks][:max_levels]
+    if meeting == "crossed":
         # Exchange one or more of the best levels of the two sides.
         for depth in range(draw(st.integers(1, min(len(bids), len(asks))))):
             bids[-1 - depth], asks[depth] = asks[depth], bids[-1 - depth]
     return bids, asks
 
 
-def levels(*, side: Side | st.SearchStrategy[Side] | None = None, max_levels: int = 8) -> st.SearchStrategy[Levels]:
-    """Draw one side of a book, with at most `max_levels` levels."""
-    return _build(
-        lambda book, one: book.bids if one is Side.BID else book.asks,
-        order_books(max_levels=max_levels),
-        _part(side, st.sampled_from(Side)),
-    )
+def levels() -> st.SearchStrategy[Levels]:
+    """Draw one side of a book."""
+    return order_books().flatmap(lambda book: st.sampled_from((book.bids, book.asks)))
 
 
 def level_changes(
@@ -395,7 +355,6 @@ def level_changes(
     """
     if not isinstance(book, OrderBook):
         raise TypeError(f"book must be an OrderBook, not a strategy of books, got {safe_repr(book)}")
-    _require_range("the changes", 0, max_changes)
     at = _price_strategy(price)
     absolute = _part(amount, st.just(0) | amounts(min_value=0))
     if existing := [level.price for side in (book.bids, book.asks) for level in side]:
@@ -446,7 +405,6 @@ def resting_orders(
     *, order: Order | st.SearchStrategy[Order] | None = None, min_orders: int = 0, max_orders: int = 8
 ) -> st.SearchStrategy[RestingOrders]:
     """Draw resting orders of a few pairs, some of them at one level. A pair may have a spot price, or no orders."""
-    _require_range("the orders", min_orders, max_orders)
     by_id = st.dictionaries(
         order_ids(), _part(order, orders(pair=_FEW_PAIRS)), min_size=min_orders, max_size=max_orders
     )
@@ -455,17 +413,9 @@ def resting_orders(
     return st.builds(RestingOrders, by_id, spots, st.none() | _AS_OFS)
 
 
-def pair_infos(
-    *,
-    pair: Pair | st.SearchStrategy[Pair] | None = None,
-    last_spot: Decimal | str | st.SearchStrategy[Decimal | None] | None = None,
-) -> st.SearchStrategy[PairInfo]:
-    """Draw entries of a pair list. Unless `last_spot` is given, it is None or any price."""
-    return _build(
-        lambda pair, last_spot: PairInfo(pair.base, pair.quote, last_spot),
-        _part(pair, pairs()),
-        _spot_strategy(last_spot),
-    )
+def pair_infos() -> st.SearchStrategy[PairInfo]:
+    """Draw entries of a pair list; `last_spot` is None or any price."""
+    return _build(lambda pair, spot: PairInfo(pair.base, pair.quote, spot), pairs(), st.none() | prices())
 
 
 def freshness() -> st.SearchStrategy[Freshness]:
@@ -477,7 +427,6 @@ def market_indexes(
     *, book: OrderBook | st.SearchStrategy[OrderBook] | None = None, min_pairs: int = 0, max_pairs: int = 6
 ) -> st.SearchStrategy[MarketIndex]:
     """Draw indexes of `min_pairs` to `max_pairs` pairs, with small books unless `book` is given."""
-    _require_range("the pairs of an index", min_pairs, max_pairs)
     drawn_books = _part(book, order_books(max_levels=3))
     books = st.lists(drawn_books, min_size=min_pairs, max_size=max_pairs, unique_by=attrgetter("pair"))
     return st.builds(MarketIndex.with_freshness, books.map(MarketIndex), freshness())

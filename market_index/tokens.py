@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, final
 from unicodedata import category
@@ -20,10 +20,10 @@ from market_index.assets import ADA, AssetId
 from market_index.cip67 import is_shown
 from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPrice, InvalidTokens, safe_repr
 from market_index.pairs import Pair
-from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES, to_price, to_ratio
+from market_index.prices import EXACT, plain, to_price_or_ratio, to_ratio
 
-MAX_DECIMALS: Final = 255
-"""The most decimals of an entry: as the tool of the registry accepts. CIP-26 allows 19."""
+MAX_DECIMALS: Final = 19
+"""The most decimals of an entry, as CIP-26 allows."""
 
 MAX_NAME_LENGTH: Final = 50
 """The most characters of a name that are shown, as CIP-26 allows."""
@@ -33,7 +33,6 @@ POLICY_DIGITS: Final = 8
 
 _ADA_DECIMALS: Final = 6
 _DECODER: Final = json.JSONDecoder(parse_float=str, parse_constant=str)
-_UNBOUNDED: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact, InvalidOperation])
 
 
 @final
@@ -168,7 +167,7 @@ class Tokens:
         return None if token is None else token.decimals
 
     def human_price(self, pair: Pair, price: Decimal) -> Decimal:
-        """Return a price in whole units of the quote per whole unit of the base: exact, and not bounded.
+        """Return a price in whole units of the quote per whole unit of the base: exact, also where it is no price.
 
         `price` is in smallest units; it may also be a difference of prices or a midpoint. An asset whose decimals are
         not known counts in smallest units.
@@ -178,7 +177,7 @@ class Tokens:
         """
         if not isinstance(price, Decimal) or not price.is_finite():
             raise InvalidPrice(f"a price must be a finite Decimal, got {type(price).__name__}: {safe_repr(price)}")
-        return _shifted(price, self._price_shift(pair))
+        return plain(EXACT.scaleb(price, self._price_shift(pair)))
 
     def price_from_human(self, pair: Pair, price: Decimal | str) -> Decimal:
         """Return the price in smallest units: the inverse of `human_price`.
@@ -186,25 +185,25 @@ class Tokens:
         Raises:
             InvalidPrice: The value is not a number above 0, or not a price in smallest units.
         """
-        scaled = to_ratio(price) * Fraction(10) ** (MAX_DECIMAL_PLACES - self._price_shift(pair))
-        if scaled.denominator != 1 or scaled.numerator > MAX_COEFFICIENT * 10**MAX_DECIMAL_PLACES:
+        found = to_price_or_ratio(to_ratio(price) / Fraction(10) ** self._price_shift(pair))
+        if isinstance(found, Fraction):
             raise InvalidPrice(
                 f"a price of {self.label(pair.base)} in {self.label(pair.quote)} must be a price in smallest units, "
                 f"got {safe_repr(price)}"
             )
-        return to_price(_shifted(Decimal(scaled.numerator), -MAX_DECIMAL_PLACES))
+        return found
 
     def human_amount(self, asset: AssetId, amount: int) -> Decimal:
         """Return an amount in whole units; in smallest units if the decimals are not known.
 
-        `amount` is in smallest units. It may be a total, which has no bound.
+        `amount` is in smallest units. It may be a total.
 
         Raises:
             InvalidOrderBook: The value is not an int.
         """
         if type(amount) is not int:
             raise InvalidOrderBook(f"an amount must be an int, got {type(amount).__name__}: {safe_repr(amount)}")
-        return _shifted(Decimal(amount), -(self.decimals(asset) or 0))
+        return plain(EXACT.scaleb(Decimal(amount), -(self.decimals(asset) or 0)))
 
     def amount_from_human(self, asset: AssetId, amount: Decimal | str) -> int:
         """Return the amount in smallest units: the inverse of `human_amount`.
@@ -231,14 +230,6 @@ def _add(found: dict[AssetId, Token], token: Token) -> None:
         raise InvalidTokens("an entry must be of a policy id and an asset name, got one of ADA")
     if found.setdefault(token.asset, token) is not token:
         raise InvalidTokens(f"an asset must have one entry, got another one of {token.asset}")
-
-
-def _shifted(number: Decimal, places: int) -> Decimal:
-    """Return the number times a power of ten, without trailing zeros and without a positive exponent."""
-    text = format(_UNBOUNDED.scaleb(number, places), "f")
-    text = text.rstrip("0").removesuffix(".") if "." in text else text
-    # A zero may be negative, and have many digits.
-    return Decimal(text) or Decimal(0)
 
 
 def _labels(tokens: Iterable[Token]) -> dict[AssetId, str]:

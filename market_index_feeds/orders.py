@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
@@ -34,10 +33,11 @@ from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
+from threading import Event
 from types import EllipsisType
 from typing import Final, TypeAlias, final
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from market_index import (
     ADA,
@@ -82,66 +82,14 @@ _ANY_PAIR: Final = Pair(AssetId(bytes(28), b""), ADA)
 """The pair with which the price of an order is checked whose own assets are not a pair."""
 
 
-@frozen
-class Place:
-    """An order is created, or replaced by its unfilled part.
-
-    `fault` is why it has no liquidity, None if it has. `order` is None if its assets are not a pair.
-    """
-
-    order_id: str
-    order: Order | None
-    fault: str | None = None
-
-
-@frozen
-class Remove:
-    """An order is consumed or cancelled."""
-
-    order_id: str
-
-
-@frozen
-class Spot:
-    """The last executed price of a pair. `fault` is why it is not known: its text is out of range."""
-
-    pair: Pair
-    price: Decimal | None
-    fault: str | None = None
-
-
-@frozen
-class Untrack:
-    """A pair without orders is no longer tracked."""
-
-    pair: Pair
-
-
-@frozen
-class Block:
-    """All events since the previous block become visible."""
-
-    text: str
-
-
-@frozen
-class Rollback:
-    """All events since a block are undone."""
-
-    text: str
-
-
-@frozen
-class Reset:
-    """The whole state follows."""
-
+_SIDES: Final = {"base": Side.ASK, "quote": Side.BID}
+"""The side of an order, by which asset it offers."""
 
 _Values: TypeAlias = Mapping[str, object]
-Event: TypeAlias = Place | Remove | Spot | Untrack | Block | Rollback | Reset
 
 
 class Phase(Enum):
-    """The phases of a feed of orders, and what they wait for; see the module docstring."""
+    """The phases of a feed of orders, and what each waits for; see the module docstring."""
 
     UNKNOWN = "a reset"
     RESETTING = "the first block after its reset"
@@ -159,177 +107,165 @@ class _State:
 _EMPTY: Final = _State(RestingOrders())
 
 
+@define(eq=False)
 class _Pending:
-    """The net effect of events that no block has committed yet. `events` is their number."""
+    """The net effect of events that no block has committed yet.
 
-    def __init__(self) -> None:
-        self.events: int = 0
-        # Ellipsis for an order whose assets are not a pair, None for one that is removed.
-        self._orders: dict[str, Order | EllipsisType | None] = {}
-        self._spots: dict[Pair, Decimal | None] = {}
-        # The pairs of orders that later events removed or replaced. They are tracked nevertheless.
-        self._pairs: set[Pair] = set()
+    `orders` has an ellipsis for an order whose assets are not a pair, None for one that is removed. `pairs` has those
+    of all placed orders: they are tracked, even if the orders are removed again.
+    """
 
-    def place(self, order_id: str, order: Order | None) -> None:
-        """Place or replace an order; None for one whose assets are not a pair."""
-        self._withdraw(order_id)
-        self._orders[order_id] = ... if order is None else order
-
-    def remove(self, order_id: str, before: _State) -> None:
-        """Remove an order. Raises `InvalidOrderBook` if there is none with this id."""
-        if order_id in self._orders:
-            is_there = self._orders[order_id] is not None
-        else:
-            is_there = order_id in before.orders or order_id in before.unpaired
-        if not is_there:
-            raise InvalidOrderBook(f"cannot remove order {safe_repr(order_id)}: there is no such order")
-        self._withdraw(order_id)
-        self._orders[order_id] = None
-
-    def _withdraw(self, order_id: str) -> None:
-        if isinstance(order := self._orders.get(order_id), Order):
-            self._pairs.add(order.pair)
-
-    def set_spot(self, pair: Pair, spot: Decimal | None) -> None:
-        """Set the last executed price of a pair."""
-        self._spots[pair] = spot
+    orders: dict[str, Order | EllipsisType | None] = field(factory=dict)
+    spots: dict[Pair, Decimal | None] = field(factory=dict)
+    pairs: set[Pair] = field(factory=set)
 
     def applied_to(self, before: _State, as_of: str | None = None) -> _State:
         """Return the state after the events, which follow the state `before`."""
-        spots: dict[Pair, Decimal | None] = {pair: None for pair in self._pairs if pair not in before.orders.index}
-        placed = {order_id: order for order_id, order in self._orders.items() if isinstance(order, Order)}
-        removed = [order_id for order_id in self._orders if order_id not in placed]
-        orders = before.orders.apply(placed, removed, spots | self._spots, as_of, missing_ok=True)
-        added = [order_id for order_id, order in self._orders.items() if order is ...]
-        if not (added or before.unpaired):
-            return _State(orders)
-        return _State(orders, before.unpaired.difference(self._orders).union(added))
+        spots: dict[Pair, Decimal | None] = {pair: None for pair in self.pairs if pair not in before.orders.index}
+        placed = {order_id: order for order_id, order in self.orders.items() if isinstance(order, Order)}
+        removed = [order_id for order_id in self.orders if order_id not in placed]
+        orders = before.orders.apply(placed, removed, spots | self.spots, as_of, missing_ok=True)
+        unpaired = [order_id for order_id, order in self.orders.items() if order is ...]
+        return _State(orders, before.unpaired.difference(self.orders).union(unpaired))
 
 
 @final
 class Blocks:
     """The states of the orders in one file or stream: the visible one, and those of the retained blocks.
 
-    `visible` is the state of the last block, also while the state is not known. `reject` is called for each line that
-    is rejected, with the reason.
+    `visible` is the state of the last block, also while the state is not known. `pending` is the number of events after
+    the last block. `reject` is called for each line that is rejected, with the reason.
     """
 
     def __init__(self, history: int, reject: Callable[[str, object], None]) -> None:
         """`history` is how many blocks before the last one a rollback may go back."""
         self.phase: Phase = Phase.UNKNOWN
         self.visible: RestingOrders = _EMPTY.orders
+        self.pending: int = 0
         self._lost: str | None = _NO_RESET
         self._max_blocks = history + 1
         self._reject = reject
+        self._line = 0
         self._blocks: OrderedDict[str, _State] = OrderedDict()
-        # The state of the last block, or a later one if pending events had to be applied.
-        self._applied, self._pending = _EMPTY, _Pending()
+        # The state of the last block, or a later one if events had to be applied, and the events after it.
+        self._applied, self._events = _EMPTY, _Pending()
 
     @property
     def problem(self) -> str | None:
         """Why the state is not known, as in `NoVersion`, and which event makes it known again; None if it is known."""
         return None if self._lost is None else f"{self._lost}; waiting for {self.phase.value}"
 
-    @property
-    def pending(self) -> int:
-        """The number of events after the last block."""
-        return self._pending.events
-
     def read(self, line: Line) -> None:
-        """Read the next line."""
-        text = line.text
-        if not (text.strip() or line.fault) or (self.phase is Phase.UNKNOWN and not _may_be_reset(text)):
+        """Read the next line. The first rejected line is the reason why the state is not known."""
+        is_blank = line.fault is None and not line.text.strip()
+        if is_blank or (self.phase is Phase.UNKNOWN and not _may_be_reset(line.text)):
             return
-        reason = line.fault or "unexpected error"
-        is_read = False
+        self._line = line.number
         try:
-            if line.fault is None:
-                self._apply(read_event(text), line.number)
-                is_read = True
+            if line.fault is not None:
+                raise InvalidOrderBook(line.fault)
+            self._apply(object_from_json(line.text))
         except MarketIndexError as error:
-            reason = str(error)
-        finally:
-            # Also after an unexpected error: the line may have taken effect in part.
-            if not is_read:
-                self._reject_line(line.number, reason)
-
-    def _reject_line(self, number: int, reason: str) -> None:
-        """Reject a line. The first rejected line is the reason why the state is not known."""
-        self._reject(f"line {number}", reason)
-        if self.phase is not Phase.UNKNOWN:
-            self._lost = f"has an unknown state since line {number}: {reason}"
-            self._start(Phase.UNKNOWN)
+            self._reject(f"line {line.number}", error)
+            if self.phase is not Phase.UNKNOWN:
+                self._lost = f"has an unknown state since line {line.number}: {error}"
+                self._start(Phase.UNKNOWN)
 
     def _start(self, phase: Phase) -> None:
         """Start a phase without a state: forget all states but the visible one."""
-        self.phase = phase
+        self.phase, self.pending = phase, 0
         self._blocks.clear()
-        self._applied, self._pending = _EMPTY, _Pending()
+        self._applied, self._events = _EMPTY, _Pending()
 
-    def _apply(self, event: Event, number: int) -> None:
+    def _apply(self, values: _Values) -> None:
         """Apply the next event. Raises `MarketIndexError`."""
-        if isinstance(event, Reset):
-            self._start(Phase.RESETTING)
-            if self._lost in (None, _NO_RESET):
-                self._lost = f"is reset since line {number}"
-            return
-        if self.phase is Phase.UNKNOWN:
-            return
-        self._pending.events += 1
-        match event:
-            case Place():
-                self._place(event, number)
-            case Remove():
-                self._pending.remove(event.order_id, self._applied)
-            case Spot():
-                self._set_spot(event, number)
-            case Untrack():
-                self._untrack(event.pair)
-            case Block():
-                self._commit(event.text)
-            case Rollback():  # pragma: no branch  # the last kind of event
-                self._roll_back(event.text)
+        for kind, (keys, apply) in self._KINDS.items():
+            if kind in values:
+                if values.keys() != keys:
+                    raise _wrong_keys(kind, keys, values)
+                if self.phase is not Phase.UNKNOWN or kind == "reset":
+                    self.pending += 1
+                    apply(self, values)
+                return
+        raise InvalidOrderBook(f"must have one of the keys {', '.join(self._KINDS)}, got {safe_repr(list(values))}")
 
-    def _place(self, event: Place, number: int) -> None:
-        if event.fault is not None:
-            self._reject(f"line {number}", f"order {safe_repr(event.order_id)} has no liquidity: {event.fault}")
-        self._pending.place(event.order_id, event.order)
+    def _place(self, values: _Values) -> None:
+        """Create an order, or replace it by its unfilled part."""
+        order_id = _printable(values, "place")
+        order, fault = _offered(values)
+        if fault is not None:
+            self._reject(f"line {self._line}", f"order {safe_repr(order_id)} has no liquidity: {fault}")
+        if order is not None:
+            self._events.pairs.add(order.pair)
+        self._events.orders[order_id] = ... if order is None else order
 
-    def _set_spot(self, event: Spot, number: int) -> None:
-        if event.fault is not None:
-            self._reject(f"line {number}", f"{event.pair} has no spot price: {event.fault}")
-        self._pending.set_spot(event.pair, event.price)
+    def _remove(self, values: _Values) -> None:
+        order_id, before = _printable(values, "remove"), self._applied
+        is_there = order_id in before.orders or order_id in before.unpaired
+        if order_id in self._events.orders:
+            is_there = self._events.orders[order_id] is not None
+        if not is_there:
+            raise InvalidOrderBook(f"cannot remove order {safe_repr(order_id)}: there is no such order")
+        self._events.orders[order_id] = None
 
-    def _untrack(self, pair: Pair) -> None:
-        events = self._pending.events
-        applied, self._pending = self._pending.applied_to(self._applied), _Pending()
-        self._pending.events = events
+    def _set_spot(self, values: _Values) -> None:
+        """Set the last executed price of a pair."""
+        pair, price = _pair(values), None
+        if values["spot"] is not None:
+            # An ask has the unit of a spot price, quote per base. A ratio that is not a price is rounded up.
+            order, fault = _order("spot", pair, Side.ASK, 0, _text(values, "spot"))
+            price = None if order is None else order.level_price
+            if fault is not None:
+                self._reject(f"line {self._line}", f"{pair} has no spot price: {fault}")
+        self._events.spots[pair] = price
+
+    def _untrack(self, values: _Values) -> None:
+        _require_true(values, "untrack")
+        pair = _pair(values)
+        applied, self._events = self._events.applied_to(self._applied), _Pending()
         self._applied = _State(applied.orders.untrack(pair), applied.unpaired)
 
-    def _commit(self, text: str) -> None:
+    def _commit(self, values: _Values) -> None:
+        """Make all events since the previous block visible."""
+        text = _block_text(values, "block")
         if text in self._blocks:
             raise InvalidOrderBook(f"the text of a block must not repeat, got {safe_repr(text)} again")
-        self._blocks[text] = self._applied = self._pending.applied_to(self._applied, text)
+        self._blocks[text] = self._events.applied_to(self._applied, text)
         if len(self._blocks) > self._max_blocks:
             self._blocks.popitem(last=False)
         self.phase, self._lost = Phase.KNOWN, None
-        self._show()
+        self._show(text)
 
-    def _roll_back(self, text: str) -> None:
+    def _roll_back(self, values: _Values) -> None:
+        """Undo all events since a block."""
+        text = _block_text(values, "rollback")
         if text not in self._blocks:
             raise InvalidOrderBook(f"block {safe_repr(text)} must be retained for a rollback to it")
         while next(reversed(self._blocks)) != text:
             self._blocks.popitem()
-        self._applied = self._blocks[text]
-        self._show()
+        self._show(text)
 
-    def _show(self) -> None:
-        """Make the applied state visible, and drop pending events."""
-        self.visible, self._pending = self._applied.orders, _Pending()
+    def _show(self, text: str) -> None:
+        """Make the state of a block visible, and drop later events."""
+        self._applied, self._events, self.pending = self._blocks[text], _Pending(), 0
+        self.visible = self._applied.orders
 
+    def _reset(self, values: _Values) -> None:
+        """Start a new state: it follows."""
+        _require_true(values, "reset")
+        self._start(Phase.RESETTING)
+        if self._lost in (None, _NO_RESET):
+            self._lost = f"is reset since line {self._line}"
 
-_SIDES: Final = {"base": Side.ASK, "quote": Side.BID}
-"""The side of an order, by which asset it offers."""
+    _KINDS: Final[Mapping[str, tuple[frozenset[str], Callable[[Blocks, _Values], None]]]] = {
+        "place": (frozenset({"place", "base", "quote", "offered", "amount", "price"}), _place),
+        "remove": (frozenset({"remove"}), _remove),
+        "spot": (frozenset({"spot", "base", "quote"}), _set_spot),
+        "untrack": (frozenset({"untrack", "base", "quote"}), _untrack),
+        "block": (frozenset({"block"}), _commit),
+        "rollback": (frozenset({"rollback"}), _roll_back),
+        "reset": (frozenset({"reset"}), _reset),
+    }
 
 
 @final
@@ -343,9 +279,7 @@ class Orders(Source):
         self.is_stream = is_stream
         self._path, self._history = path, history
 
-    def versions(
-        self, stop: threading.Event, progress: Progress | None = None
-    ) -> Generator[Version | NoVersion, None, None]:
+    def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Yield the state of the last block whenever all lines are read."""
         blocks = Blocks(self._history, self.reject)
         batches = read_stream(self._path, stop) if self.is_stream else follow(Path(self._path).absolute(), stop)
@@ -375,59 +309,6 @@ class Orders(Source):
 def _may_be_reset(text: bytes) -> bool:
     """Whether a line may be a reset. Other lines are skipped without decoding."""
     return b'"reset"' in text or b"\\" in text
-
-
-def read_event(text: bytes) -> Event:
-    """Decode a line, without its newline.
-
-    >>> read_event(b'{"remove": "51ab#0"}')
-    Remove(order_id='51ab#0')
-
-    Raises:
-        MarketIndexError: The line is malformed: an `InvalidOrderBook`, `InvalidAssetId` or `InvalidPrice`, with the key
-            and the value.
-    """
-    values = object_from_json(text)
-    for kind, (keys, read) in _KINDS.items():
-        if kind in values:
-            if values.keys() != keys:
-                raise _wrong_keys(kind, keys, values)
-            return read(values)
-    raise InvalidOrderBook(f"must have one of the keys {', '.join(_KINDS)}, got {safe_repr(list(values))}")
-
-
-def _place(values: _Values) -> Place:
-    return Place(_printable(values, "place"), *_offered(values))
-
-
-def _spot(values: _Values) -> Spot:
-    pair = _pair(values)
-    if values["spot"] is None:
-        return Spot(pair, None)
-    # An ask has the unit of a spot price, quote per base. A ratio that is not a price is rounded up.
-    order, fault = _order("spot", pair, Side.ASK, 0, _text(values, "spot"))
-    return Spot(pair, None if order is None else order.level_price, fault)
-
-
-def _untrack(values: _Values) -> Untrack:
-    _require_true(values, "untrack")
-    return Untrack(_pair(values))
-
-
-def _reset(values: _Values) -> Reset:
-    _require_true(values, "reset")
-    return Reset()
-
-
-_KINDS: Final[Mapping[str, tuple[frozenset[str], Callable[[_Values], Event]]]] = {
-    "place": (frozenset({"place", "base", "quote", "offered", "amount", "price"}), _place),
-    "remove": (frozenset({"remove"}), lambda values: Remove(_printable(values, "remove"))),
-    "spot": (frozenset({"spot", "base", "quote"}), _spot),
-    "untrack": (frozenset({"untrack", "base", "quote"}), _untrack),
-    "block": (frozenset({"block"}), lambda values: Block(_block_text(values, "block"))),
-    "rollback": (frozenset({"rollback"}), lambda values: Rollback(_block_text(values, "rollback"))),
-    "reset": (frozenset({"reset"}), _reset),
-}
 
 
 def _wrong_keys(kind: str, keys: frozenset[str], values: _Values) -> InvalidOrderBook:

@@ -87,45 +87,43 @@ class Service:
         return self.request(f"{prefix}/trading-view/pair-list")
 
 
-@contextmanager
-def served(app: Any, server: uvicorn.Server | None = None) -> Iterator[Service]:
-    """Serve the app on a free local port, with the given server or that of the command."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = server or Server(app, on_shutdown=getattr(app, "end_streams", lambda: None))
-    thread = Thread(target=server.run, args=([listener],), daemon=True)
-    thread.start()
-    try:
+class Restartable:
+    """A server on a free local port, which can be stopped, and started again at the same address.
+
+    It is that of the command, unless another one is given, which can be started once.
+    """
+
+    def __init__(self, app: Any, server: uvicorn.Server | None = None) -> None:
+        self._app = app
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self.start(server)
+
+    def start(self, server: uvicorn.Server | None = None) -> None:
+        if self._socket.fileno() < 0:
+            self._socket = socket.create_server(("127.0.0.1", self.port))
+        server = server or Server(self._app, on_shutdown=getattr(self._app, "end_streams", lambda: None))
+        thread = Thread(target=server.run, args=([self._socket],), daemon=True)
+        self._server, self._thread = server, thread
+        thread.start()
 
         def has_started() -> bool:
             assert server.started or thread.is_alive(), "uvicorn did not start"
             return server.started
 
         eventually(has_started)
-        yield Service(listener.getsockname()[1])
-    finally:
-        server.should_exit = True
-        thread.join(DEADLINE_SECONDS)
-        listener.close()
-
-
-class Restartable:
-    """A server that can be stopped, and started again at the same address."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self._socket.getsockname()[1]
-        self.start()
-
-    def start(self) -> None:
-        if self._socket.fileno() < 0:
-            self._socket = socket.create_server(("127.0.0.1", self.port))
-        self._server = Server(self._app, on_shutdown=getattr(self._app, "end_streams", lambda: None))
-        self._thread = Thread(target=self._server.run, args=([self._socket],), daemon=True)
-        self._thread.start()
-        eventually(lambda: self._server.started)
 
     def stop(self) -> None:
         self._server.should_exit = True
         self._thread.join(DEADLINE_SECONDS)
         self._socket.close()
+
+
+@contextmanager
+def served(app: Any, server: uvicorn.Server | None = None) -> Iterator[Service]:
+    """Serve the app on a free local port, with the given server or that of the command."""
+    running = Restartable(app, server)
+    try:
+        yield Service(running.port)
+    finally:
+        running.stop()

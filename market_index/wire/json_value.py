@@ -97,5 +97,3 @@ def _utf8(text: object) -> str:
     except UnicodeDecodeError as error:
         rest = error.object[error.start :]
         raise Fault(f"must be UTF-8, but is not at byte {error.start}: {safe_repr(rest)}") from None
-    except (ValueError, BufferError) as error:
-        raise Fault(f"cannot be read: {error}") from None

@@ -17,22 +17,20 @@ from market_index_feeds.opened import without_credentials
 _BUCKET: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII).fullmatch
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII).fullmatch
 _PORT: Final = 4222
-_OPTIONS: Final = {"creds", "replicas"}
 
 
 @frozen
 class Address:
     """A bucket, the servers to connect to first, and the credentials, which no message shows.
 
-    `shown` is the URL as messages show it. `replicas` is the number of servers that store a new bucket; None: three in
-    a cluster, otherwise one. `certificates` are files in PEM: the authorities, the certificate and its key.
+    `shown` is the URL as messages show it. `certificates` are files in PEM: the authorities, the certificate and its
+    key.
     """
 
     shown: str
     servers: tuple[str, ...]
     bucket: str
     is_secure: bool
-    replicas: int | None
     user: str | None = field(repr=False)
     password: str | None = field(repr=False)
     token: str | None = field(repr=False)
@@ -41,7 +39,7 @@ class Address:
 
     @classmethod
     def parse(cls, url: str, environment: Mapping[str, str] = os.environ) -> Address:
-        """Parse a URL: `nats://[user:password@]host[:port][,host[:port]...]/bucket[?creds=file][&replicas=3]`.
+        """Parse a URL: `nats://[user:password@]host[:port][,host[:port]...]/bucket[?creds=file]`.
 
         A user without a password is a token. Credentials that the URL does not have come from the variables that other
         NATS programs read: NATS_USER and NATS_PASSWORD, NATS_TOKEN, NATS_CREDS (a file of credentials), and for TLS
@@ -66,7 +64,6 @@ class Address:
             servers=tuple(f"{scheme}://{_server(host.rpartition('@')[2])}" for host in hosts),
             bucket=_bucket(parts.path.removeprefix("/")),
             is_secure=scheme == "tls",
-            replicas=_replicas(options.get("replicas")),
             user=user,
             password=password,
             token=token,
@@ -115,8 +112,8 @@ def _server(text: str) -> str:
 
 def _options(query: str) -> dict[str, str]:
     options = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
-    for name in options.keys() - _OPTIONS:
-        raise ValueError(f"options are creds and replicas, got {_shown(name)}")
+    for name in options.keys() - {"creds"}:
+        raise ValueError(f"the only option is creds, got {_shown(name)}")
     return options
 
 
@@ -125,19 +122,10 @@ def _credentials(userinfo: str, environment: Mapping[str, str]) -> tuple[str | N
     user, mark, password = userinfo.partition(":")
     if userinfo:
         return (unquote(user), unquote(password), None) if mark else (None, None, unquote(user))
-    token = environment.get("NATS_TOKEN")
-    if token:
+    if token := environment.get("NATS_TOKEN"):
         return None, None, token
     name = environment.get("NATS_USER")
-    if name and "NATS_PASSWORD" not in environment:
-        return None, None, name
-    return (name, environment.get("NATS_PASSWORD"), None) if name else (None, None, None)
-
-
-def _replicas(text: str | None) -> int | None:
-    if text is None or (len(text) == 1 and text in "12345"):
-        return None if text is None else int(text)
-    raise ValueError(f"replicas must be a number from 1 to 5, got {_shown(text)}")
+    return (name, environment.get("NATS_PASSWORD", ""), None) if name else (None, None, None)
 
 
 def _shown(text: str) -> str:

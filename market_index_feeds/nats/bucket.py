@@ -72,7 +72,16 @@ _PING_SECONDS: Final = 30
 _LIBRARY_SECONDS: Final = 600  # timeouts of the library, which ours precede
 _PAGE: Final = {"batch": 2048, "max_bytes": 2 * 1024 * 1024}
 _MAX_TEXT_LENGTH: Final = 400  # a permission violation shows a key
-_NANOSECONDS: Final = 1_000_000_000
+
+# Otherwise the servers acknowledge values and delete them later, or show an older value once the last one is deleted.
+_SETTINGS: Final = {
+    "max_msgs_per_subject": 1,
+    "max_age": 0,
+    "discard": "new",
+    "retention": "limits",
+    "allow_direct": True,
+}
+_EDIT: Final = "--max-msgs-per-subject=1 --max-age=0s --discard=new --retention=limits --allow-direct"
 
 
 class Unreachable(Exception):
@@ -81,10 +90,6 @@ class Unreachable(Exception):
 
 class NotStored(Unreachable):
     """A server could not store a change, and will not store it later. Trying again may help."""
-
-
-class NotConnected(NotStored):
-    """No server is reachable, so nothing was sent."""
 
 
 class Rejected(Exception):
@@ -116,12 +121,6 @@ class Message:
     value: bytes | None
     headers: Mapping[str, str]
     sequence: int
-    time: str
-
-    @property
-    def identity(self) -> tuple[int, str]:
-        """It differs between any two messages of a key. The time is necessary: sequences repeat after a rollback."""
-        return self.sequence, self.time
 
 
 @frozen(eq=False)
@@ -165,15 +164,14 @@ class Bucket:
         """Create a missing bucket, and let an existing one accept batches. Raises `Unreachable` or `Rejected`."""
         wanted = {"allow_atomic": True, "allow_direct": True}
         try:
-            config = (await self._content("STREAM.INFO"))["config"]
+            config = (await self._ask("STREAM.INFO"))["config"]
         except Rejected as error:
             if error.code != NO_BUCKET or not create:
                 raise
             config = await self._create(wanted)
-        _require_last_values(config)
-        missing = {name: value for name, value in wanted.items() if not config.get(name)}
-        if missing:
-            await self._content("STREAM.UPDATE", config | missing)
+        _require_settings(config | wanted)
+        if config != config | wanted:
+            await self._ask("STREAM.UPDATE", config | wanted)
         await self.state()
 
     async def state(self) -> State:
@@ -181,37 +179,27 @@ class Bucket:
 
         Raises `Unreachable` or `Rejected`.
         """
-        answer = await self._content("STREAM.INFO")
+        answer = await self._ask("STREAM.INFO")
         if not answer.get("cluster", {"leader": "alone"}).get("leader"):
             # A server that lost its disk reports an empty bucket until it has found the others.
             raise Unreachable("the servers have not agreed who leads")
         config, state = answer["config"], answer["state"]
-        _require_last_values(config)
-        if not config.get("allow_direct"):
-            raise Rejected(f"the bucket must allow direct reads; run: nats stream edit {self._stream} --allow-direct")
+        _require_settings(config)
         limits = [size for size in (config["max_msg_size"], (await self._connected()).max_payload) if size > 0]
         self.max_value_bytes = min(limits) - HEADER_BYTES
         return State(answer["created"], state["last_seq"], state["messages"], state["bytes"])
 
-    async def find(self, *queries: Mapping[str, Any]) -> list[Message | None]:
-        """Return the message that each query finds, such as `{"seq": 7}`, from the leader.
-
-        Raises `Unreachable` or `Rejected`.
-        """
-        messages: list[Message | None] = []
-        for reply in await self._ask("STREAM.MSG.GET", *queries):
-            try:
-                found = _content_of(reply)["message"]
-            except Rejected as error:
-                if error.code != _NO_MESSAGE:
-                    raise
-                messages.append(None)
-                continue
-            lines = str(b64decode(found.get("hdrs", "")), "utf-8", "replace").split("\r\n")[1:]
-            headers = {name: value.strip() for name, mark, value in (line.partition(":") for line in lines) if mark}
-            key, value = found["subject"].removeprefix(self._prefix), b64decode(found.get("data", ""))
-            messages.append(_message(key, value, headers, found["seq"], found["time"]))
-        return messages
+    async def find(self, query: Mapping[str, Any]) -> Message | None:
+        """Return the message that a query such as `{"seq": 7}` finds, from the leader. Raises as `state`."""
+        try:
+            found = (await self._ask("STREAM.MSG.GET", query))["message"]
+        except Rejected as error:
+            if error.code != _NO_MESSAGE:
+                raise
+            return None
+        lines = str(b64decode(found.get("hdrs", "")), "utf-8", "replace").split("\r\n")[1:]
+        headers = {name: value.strip() for name, mark, value in (line.partition(":") for line in lines) if mark}
+        return self._message(found["subject"], b64decode(found.get("data", "")), headers, found["seq"])
 
     async def read_page(self, after: int) -> tuple[list[Message], int]:
         """Return messages after a sequence, one of each key, and how many follow them. Raises `Unreachable`.
@@ -268,40 +256,32 @@ class Bucket:
 
     async def _create(self, wanted: dict[str, Any]) -> dict[str, Any]:
         """Create the bucket, on three servers if there is a cluster. Return its configuration."""
-        replicas = self._address.replicas
-        config = wanted | {
+        config = {
+            **_SETTINGS,
+            **wanted,
             "name": self._stream,
             "subjects": [f"{self._prefix}>"],
-            "max_msgs_per_subject": 1,
             "storage": "file",
-            "discard": "new",
             "allow_rollup_hdrs": True,
             "deny_delete": True,
-            "num_replicas": replicas or 3,
+            "num_replicas": 3,
         }
         try:
-            answer = await self._content("STREAM.CREATE", config)
+            answer = await self._ask("STREAM.CREATE", config)
         except Rejected as error:
-            if error.code != _NO_CLUSTER or replicas is not None:
+            if error.code != _NO_CLUSTER:
                 raise
-            answer = await self._content("STREAM.CREATE", config | {"num_replicas": 1})
+            answer = await self._ask("STREAM.CREATE", config | {"num_replicas": 1})
         return dict(answer["config"])
 
-    async def _ask(self, request: str, *bodies: object) -> list[Msg]:
-        """Return the replies of the JetStream API to requests that are sent together. Raises `Unreachable`."""
+    async def _ask(self, request: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Return the content of the reply of the JetStream API. Raises `Unreachable` or `Rejected`."""
         client = await self._connected()
-        subject = f"$JS.API.{request}.{self._stream}"
-        texts = [json.dumps(body).encode() for body in bodies]
+        subject, text = f"$JS.API.{request}.{self._stream}", json.dumps(body or {}).encode()
         try:
-            return await self._answer(
-                asyncio.gather(*[client.request(subject, text, _LIBRARY_SECONDS) for text in texts])
-            )
+            return _content_of(await self._answer(client.request(subject, text, _LIBRARY_SECONDS)))
         except nats.errors.NoRespondersError:
             raise Unreachable("JetStream is not available") from None
-
-    async def _content(self, request: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Return the content of the reply to a request. Raises `Unreachable` or `Rejected`."""
-        return _content_of((await self._ask(request, body or {}))[0])
 
     async def _answer(self, work: Awaitable[T], length: int = 0) -> T:
         """Await an answer to a request of some length. If there is none, the connection is closed."""
@@ -332,7 +312,7 @@ class Bucket:
         raise Unreachable(problem)
 
     async def _connected(self) -> Client:
-        """Return the client, a new one if the last connection has ended. Raises `NotConnected` or `Rejected`."""
+        """Return the client, a new one if the last connection has ended. Raises `NotStored` or `Rejected`."""
         client = self._client
         if client is not None and not self._ended.done() and monotonic() > self._used_at + IDLE_SECONDS:
             try:
@@ -373,7 +353,7 @@ class Bucket:
                 raise
             if "authorization" in reason.lower() or "authentication" in reason.lower():
                 raise Rejected(f"the server rejects the credentials: {reason}") from None
-            raise NotConnected(reason) from None
+            raise NotStored(reason) from None
         reported = client.connected_server_version
         version = reported.major, reported.minor, reported.patch
         if version < OLDEST_VERSION:
@@ -392,13 +372,18 @@ class Bucket:
         headers = delivery.headers or {}
         page, status = self._page, headers.get("Status")
         if status is None:
-            key, sequence = headers["Nats-Subject"].removeprefix(self._prefix), int(headers["Nats-Sequence"])
-            page.messages.append(_message(key, delivery.data, headers, sequence, headers["Nats-Time-Stamp"]))
+            sequence = int(headers["Nats-Sequence"])
+            page.messages.append(self._message(headers["Nats-Subject"], delivery.data, headers, sequence))
         elif status in {"204", "404"}:  # the end of the page; no message follows
             page.pending.set_result(int(headers.get("Nats-Num-Pending", "0")))
         else:
             text = headers.get("Description", "no server has the bucket")
             page.pending.set_exception(Unreachable(f"status {status}: {shown_text(text)}"))
+
+    def _message(self, subject: str, value: bytes, headers: Mapping[str, str], sequence: int) -> Message:
+        # The command `nats kv` writes PURGE, too.
+        is_deletion = headers.get("KV-Operation") in {"DEL", "PURGE"}
+        return Message(subject.removeprefix(self._prefix), None if is_deletion else value, headers, sequence)
 
     async def _on_hint(self, _: Msg) -> None:
         assert self.on_change is not None  # noqa: S101  # otherwise there is no subscription
@@ -442,31 +427,13 @@ def _content_of(reply: Msg) -> Any:
     raise Rejected("there is no such bucket" if code == NO_BUCKET else text, code)
 
 
-def _message(key: str, value: bytes, headers: Mapping[str, str], sequence: int, time: str) -> Message:
-    is_deletion = headers.get("KV-Operation") in {"DEL", "PURGE"} or "Nats-Marker-Reason" in headers
-    return Message(key, None if is_deletion else value, headers, sequence, time)
-
-
-def _require_last_values(config: Mapping[str, Any]) -> None:
-    """Raise `Rejected` unless a bucket stores the last value of each key until it is overwritten or deleted.
-
-    With a history, the deletion of a key's last message makes an older value the last one, which no process notices.
-    With the other settings, the servers acknowledge values and delete them later.
-    """
-    options: dict[str, str] = {}
-    if config["max_msgs_per_subject"] != 1:
-        options[f"max_msgs_per_subject {config['max_msgs_per_subject']}"] = "--max-msgs-per-subject=1"
-    if config["max_age"]:
-        options[f"max_age {config['max_age'] / _NANOSECONDS:g} s"] = "--max-age=0s"
-    if config["retention"] == "interest":
-        options["retention interest"] = "--retention=limits"
-    if config["discard"] == "old":
-        limits = [name for name in ("max_bytes", "max_msgs") if config[name] > 0]
-        options |= {f"{name} {config[name]}": "--discard=new" for name in limits}
-    if options:
+def _require_settings(config: Mapping[str, Any]) -> None:
+    """Raise `Rejected` unless a bucket stores the last value of each key until it is overwritten or deleted."""
+    wrong = [f"{name} {config.get(name)}" for name, value in _SETTINGS.items() if config.get(name) != value]
+    if wrong:
         raise Rejected(
-            f"the bucket must store the last value of each key, and nothing else, got {', '.join(options)}; "
-            f"run: nats stream edit {shown_text(config['name'])} {' '.join(dict.fromkeys(options.values()))}"
+            "the bucket must store the last value of each key, and nothing else, and allow direct reads, got "
+            f"{', '.join(wrong)}; run: nats stream edit {shown_text(config['name'])} {_EDIT}"
         )
 
 

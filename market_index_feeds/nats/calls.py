@@ -6,20 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from math import inf
 from time import monotonic
 from typing import Any, Final, TypeVar
 
 from market_index_feeds.backoff import next_backoff
-from market_index_feeds.nats.bucket import NotConnected, Unreachable
+from market_index_feeds.nats.bucket import Unreachable
 
 T = TypeVar("T")
 
-UNREACHABLE_SECONDS: Final = 5.0
-"""How long opening a bucket is retried while no server is reachable."""
-
-ELECTION_SECONDS: Final = 20.0
-"""How long opening a bucket is retried while servers are reachable, but may still have to elect a leader."""
+OPENING_SECONDS: Final = 10.0
+"""How long opening a bucket is retried: servers may have to start, and need about 6 seconds to elect a leader."""
 
 
 def blocking(call: Callable[[], T]) -> T:
@@ -40,10 +36,8 @@ def run(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
     return blocking(partial(runner.run, work))
 
 
-async def retried(work: Callable[[], Awaitable[T]], seconds: float, unreachable_seconds: float = inf) -> T:
+async def retried(work: Callable[[], Awaitable[T]], seconds: float) -> T:
     """Return the result of the work, retried with backoff while it raises `Unreachable`, for some seconds.
-
-    While no server is reachable, `unreachable_seconds` is the limit, if it is shorter.
 
     Raises the last `Unreachable`, and any other error.
     """
@@ -51,9 +45,8 @@ async def retried(work: Callable[[], Awaitable[T]], seconds: float, unreachable_
     while True:
         try:
             return await work()
-        except Unreachable as error:
+        except Unreachable:
             backoff = next_backoff(backoff)
-            limit = min(seconds, unreachable_seconds) if isinstance(error, NotConnected) else seconds
-            if monotonic() + backoff > began + limit:
+            if monotonic() + backoff > began + seconds:
                 raise
             await asyncio.sleep(backoff)

@@ -21,7 +21,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from threading import Lock
 from time import monotonic
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from uuid import uuid4
 
 from attrs import evolve, frozen
@@ -30,7 +30,7 @@ from market_index import Freshness, InvalidFreshness, OrderBook, Pair, wire
 from market_index_feeds.errors import reason_of
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import MAX_BATCH, WRONG_SEQUENCE, NotStored, Rejected, Unreachable
-from market_index_feeds.nats.calls import ELECTION_SECONDS, UNREACHABLE_SECONDS, blocking, retried, run
+from market_index_feeds.nats.calls import OPENING_SECONDS, blocking, retried, run
 from market_index_feeds.nats.reading import NatsSource
 from market_index_feeds.nats.values import DELETION, HEARTBEAT_KEY, Record, key_of, value_of
 from market_index_feeds.opened import shown_name
@@ -52,8 +52,6 @@ T = TypeVar("T")
 
 Messages: TypeAlias = list[tuple[str, bytes, dict[str, str]]]
 """Keys, values and headers."""
-
-_MAX_REQUESTS: Final = 64
 
 
 @frozen
@@ -80,7 +78,7 @@ class NatsStore(Store):
 
     def open(self, *, create: bool) -> None:
         """Connect, and create the bucket if it does not exist. Raises `StoreError`."""
-        opening = retried(lambda: self._bucket.open(create=create), ELECTION_SECONDS, UNREACHABLE_SECONDS)
+        opening = retried(lambda: self._bucket.open(create=create), OPENING_SECONDS)
         try:
             self._run(opening, "cannot be opened")
         except BaseException:
@@ -162,7 +160,7 @@ class NatsStore(Store):
     async def _load(self) -> _Stored:
         """Read the position and the record of the bucket."""
         state = await self._bucket.state()
-        (message,) = await self._bucket.find({"seq": state.sequence}) if state.sequence else [None]
+        message = await self._bucket.find({"seq": state.sequence}) if state.sequence else None
         try:
             record = Record.of(message)
         except InvalidFreshness:
@@ -170,13 +168,16 @@ class NatsStore(Store):
         return _Stored(Position(state.created, state.sequence), record)
 
     async def _update(
-        self, values: Mapping[Pair, bytes], pairs: Collection[Pair], freshness: Freshness | None, after: Position | None
+        self, values: Mapping[Pair, bytes], pairs: set[Pair], freshness: Freshness | None, after: Position | None
     ) -> Receipt:
         async def attempt() -> Receipt:
-            stored = self._stored
-            if stored is None or after is not None:
+            stored, gone = self._stored, set[Pair]()
+            if pairs:
+                # Only pairs that are stored are retracted, and counted.
+                content = await retried(self._content.refresh, self._wait)
+                stored, gone = self._stored_as(content), _pairs_of(content) & pairs
+            elif stored is None or after is not None:
                 stored = await retried(self._load, self._wait)
-            self._stored = None
             if after is None and stored.record.is_unfinished:
                 raise StoreError(
                     f"{self.name} must be replaced as a whole, because its last change of more than {MAX_BATCH} "
@@ -184,7 +185,6 @@ class NatsStore(Store):
                 )
             if after not in {None, stored.position}:
                 raise self._conflict()
-            gone = await retried(lambda: self._stored_among(pairs), self._wait)
             given = Freshness(stored.record.freshness.as_of) if freshness is None else freshness
             return await self._write(values, gone, given, stored.position)
 
@@ -195,16 +195,19 @@ class NatsStore(Store):
     ) -> Receipt:
         async def attempt() -> Receipt:
             content = await retried(self._content.refresh, self._wait)
-            before, invalid, position = content.index, content.invalid, content.position
-            assert position is not None  # noqa: S101  # a bucket has positions
-            self._stored = None
+            before, invalid = content.index, content.invalid
             changed = {
                 pair: values[pair] for pair, book in books.items() if pair in invalid or before.get(pair) != book
             }
-            gone = [key_of(pair) for pair in {*before, *invalid} - books.keys() if pair is not None]
-            return await self._write(changed, gone, freshness, position)
+            gone = _pairs_of(content) - books.keys()
+            return await self._write(changed, gone, freshness, self._stored_as(content).position)
 
         return await self._without_conflict(attempt)
+
+    def _stored_as(self, content: Version) -> _Stored:
+        """Return the position and the record of the content that was read."""
+        assert content.position is not None  # noqa: S101  # a bucket has positions
+        return _Stored(content.position, self._content.record)
 
     async def _without_conflict(self, attempt: Callable[[], Awaitable[Receipt]]) -> Receipt:
         """Return the result of an attempt that no other publisher interferes with."""
@@ -218,24 +221,14 @@ class NatsStore(Store):
                         f"{self.name} was not written to: others have been writing for {self._wait:g} seconds"
                     ) from None
 
-    async def _stored_among(self, pairs: Iterable[Pair]) -> list[str]:
-        """Return the keys of pairs that have a value."""
-        keys, stored = sorted(map(key_of, pairs)), []
-        for start in range(0, len(keys), _MAX_REQUESTS):
-            some = keys[start : start + _MAX_REQUESTS]
-            found = await self._bucket.find(*[{"last_by_subj": self._bucket.subject(key)} for key in some])
-            stored += [
-                key for key, last in zip(some, found, strict=True) if last is not None and last.value is not None
-            ]
-        return stored
-
     async def _write(
-        self, values: Mapping[Pair, bytes], gone: Collection[str], freshness: Freshness, position: Position
+        self, values: Mapping[Pair, bytes], gone: Collection[Pair], freshness: Freshness, position: Position
     ) -> Receipt:
         """Store a change, if this is the position of the bucket. Raises `Conflict` if it is not."""
+        self._stored = None
         if freshness.published_at is None:
             freshness = published_now(freshness.as_of)
-        messages: Messages = [(key, b"", dict(DELETION)) for key in gone]
+        messages: Messages = [(key_of(pair), b"", dict(DELETION)) for pair in gone]
         messages += [(key_of(pair), value, {}) for pair, value in values.items()]
         messages = messages or [(HEARTBEAT_KEY, b"", {})]
         while len(messages) > MAX_BATCH:
@@ -292,6 +285,11 @@ class NatsStore(Store):
 
     def _conflict(self) -> Conflict:
         return Conflict(f"{self.name} was not written to: others have changed it")
+
+
+def _pairs_of(content: Version) -> set[Pair]:
+    """Return the pairs of all records, also of invalid ones."""
+    return {pair for pair in {*content.index, *content.invalid} if pair is not None}
 
 
 def open_nats_store(target: str, *, wait: float, make: bool = True) -> NatsStore:

@@ -10,7 +10,7 @@ asked for its last sequence before each page, and the last page must reach it: t
 The content follows from what was read as long as the bucket has the same creation time, the last sequence is not below
 the one that was read, and, if both are equal, there are as many messages as keys were read. Otherwise the bucket was
 created again, rolled back or purged, and all of it is read again. So it is after each connection, because sequences
-repeat after a rollback. A message that was read before is not decoded again.
+repeat after a rollback.
 
 The headers of the last message are the record of the last change. If it has none, another program wrote it, and the
 freshness is not known.
@@ -19,7 +19,6 @@ freshness is not known.
 from __future__ import annotations
 
 import asyncio
-from asyncio import Future
 from collections.abc import Generator
 from contextlib import suppress
 from threading import Event
@@ -30,7 +29,7 @@ from market_index import InvalidFreshness, MarketIndex, MarketIndexError, OrderB
 from market_index_feeds.errors import FeedError
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Bucket, Message, Rejected, State, Unreachable, shown_text
-from market_index_feeds.nats.calls import ELECTION_SECONDS, UNREACHABLE_SECONDS, blocking, retried, run
+from market_index_feeds.nats.calls import OPENING_SECONDS, blocking, retried, run
 from market_index_feeds.nats.values import HEARTBEAT_KEY, Record, book_of, pair_of
 from market_index_feeds.opened import shown_name
 from market_index_feeds.source import UNKNOWN, NoVersion, Position, Progress, Source, Version
@@ -53,38 +52,30 @@ class NatsSource(Source):
         self.bucket: Bucket = Bucket(address)
         self.record: Record = Record()
         self.is_blank: bool = True
-        self._has_changed = asyncio.Event()
-        self._reading: Future[Version | NoVersion] | None = None
         # The last version that no unfinished change is a part of.
         self._whole: Version | None = None
         self._connection = 0
         self._created = ""
         self._sequence = self._length = 0
         self._last: Message | None = None
-        # The messages of the last version, and those that were read since then, or since the start of the bucket.
-        self._applied: dict[str, tuple[int, str]] = {}
+        # The keys of the last version, and the messages that were read since then, or since the start of the bucket.
+        self._keys: set[str] = set()
         self._read: dict[str, Message] = {}
         self._is_from_start = True
         self._invalid: dict[str, Pair] = {}
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Yield the content, then that after each change. The first connection is retried for some seconds."""
-        runner = asyncio.Runner()
-        self._has_changed = has_changed = asyncio.Event()
+        runner, has_changed = asyncio.Runner(), asyncio.Event()
         has_changed.set()
         self.bucket.on_change = has_changed.set
         try:
-            while not stop.is_set():
-                found = run(runner, self._next(progress))
-                if found is not None:
-                    yield found
-                    progress = None
-                else:
-                    stop.wait(0)
+            while (found := run(runner, self._next(has_changed, stop, progress))) is not None:
+                yield found
         except (Unreachable, Rejected) as error:
             raise FeedError(str(error)) from None
         finally:
-            run(runner, self._close())
+            run(runner, self.bucket.close())
             blocking(runner.close)
 
     async def refresh(self, progress: Progress | None = None) -> Version:
@@ -111,34 +102,32 @@ class NatsSource(Source):
                 if monotonic() > deadline:
                     raise Unreachable("the servers do not agree on what is stored")
                 await asyncio.sleep(_BEHIND_POLL_SECONDS)
-                (last,) = await self.bucket.find({"last_by_subj": self.bucket.subject(">")})
+                last = await self.bucket.find({"last_by_subj": self.bucket.subject(">")})
                 if last is not None and last.sequence == self._sequence:
                     # Nothing is behind: the last message was purged.
                     self._sequence = state.sequence
         return self._apply()
 
-    async def _next(self, progress: Progress | None) -> Version | NoVersion | None:
-        """Return what the next change or check finds; None if it takes longer, so that the caller can stop."""
-        self._reading = reading = self._reading or asyncio.ensure_future(self._wait_and_read(progress))
-        await asyncio.wait({reading}, timeout=_STOP_POLL_SECONDS)
-        if not reading.done():
-            return None
-        self._reading = None
-        return reading.result()
+    async def _next(
+        self, has_changed: asyncio.Event, stop: Event, progress: Progress | None
+    ) -> Version | NoVersion | None:
+        """Return what the next change or check finds; None if it is to stop."""
+        reading = asyncio.ensure_future(self._wait_and_read(has_changed, progress))
+        # A wait of 0 s, because every wait of a source is one of `stop`.
+        while not (reading.done() or stop.wait(0)):
+            await asyncio.wait({reading}, timeout=_STOP_POLL_SECONDS)
+        if reading.done():
+            return reading.result()
+        reading.cancel()
+        await asyncio.wait({reading})
+        return None
 
-    async def _close(self) -> None:
-        reading, self._reading = self._reading, None
-        if reading is not None:
-            reading.cancel()
-            await asyncio.wait({reading})
-        await self.bucket.close()
-
-    async def _wait_and_read(self, progress: Progress | None) -> Version | NoVersion:
+    async def _wait_and_read(self, has_changed: asyncio.Event, progress: Progress | None) -> Version | NoVersion:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._has_changed.wait(), CHECK_SECONDS)
-        self._has_changed.clear()
+            await asyncio.wait_for(has_changed.wait(), CHECK_SECONDS)
+        has_changed.clear()
         if self.last is None:
-            version = await retried(lambda: self.refresh(progress), ELECTION_SECONDS, UNREACHABLE_SECONDS)
+            version = await retried(lambda: self.refresh(progress), OPENING_SECONDS)
         else:
             version = await self.refresh()
         if self.is_blank:
@@ -163,9 +152,8 @@ class NatsSource(Source):
 
     def _is_same(self, state: State) -> bool:
         """Whether what was read is all that is stored now."""
-        before = {} if self._is_from_start else self._applied
-        keys = len(before) + sum(key not in before for key in self._read)
-        return state.sequence == self._sequence and state.messages == keys
+        keys = self._read.keys() if self._is_from_start else self._keys | self._read.keys()
+        return state.sequence == self._sequence and state.messages == len(keys)
 
     def _apply(self) -> Version:
         """Return the version that follows from the messages that were read."""
@@ -175,34 +163,32 @@ class NatsSource(Source):
         self.is_blank = self._is_from_start and not self._read.keys() - {HEARTBEAT_KEY}
         if self.is_blank:
             return Version(MarketIndex(), position=position)
-        books, gone = [], set[str]()
         if self._is_from_start:
-            gone = self._applied.keys() - self._read.keys()
-            for key in gone:
-                del self._applied[key]
+            self._keys, self._invalid = set(), {}
+        books, gone = [], list[Pair]()
         for key, message in self._read.items():
-            if self._applied.get(key) == message.identity:
-                continue
-            self._applied[key] = message.identity
+            self._keys.add(key)
             self._invalid.pop(key, None)
-            if message.value is None:
-                gone.add(key)
-            elif key != HEARTBEAT_KEY:
+            if message.value is not None:
                 books += self._books_of(key, message.value)
-        for key in gone:
-            self._invalid.pop(key, None)
-        self._read, self._is_from_start = {}, False
+            elif (pair := pair_of(key)) is not None:
+                gone.append(pair)
         self.record = self._last_record()
-        return self.derive(
+        version = self.derive(
             books,
-            [pair for pair in map(pair_of, gone) if pair is not None],
-            invalid=self._invalid.values(),
+            gone,
+            invalid=set(self._invalid.values()),
+            is_whole=self._is_from_start,
             freshness=UNKNOWN if self.record.is_unfinished else self.record.freshness,
             position=position,
         )
+        self._read, self._is_from_start = {}, False
+        return version
 
     def _books_of(self, key: str, value: bytes) -> list[OrderBook]:
-        """Return the book of a value; none if the value is invalid."""
+        """Return the book of a value; none if the value is invalid, or that of a heartbeat."""
+        if key == HEARTBEAT_KEY:
+            return []
         try:
             return [book_of(key, value)]
         except MarketIndexError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from typing import Final
 
@@ -34,8 +33,6 @@ _UNFINISHED_HEADER: Final = "Market-Index-Unfinished"
 _LEVEL: Final = 1
 _WORTH_COMPRESSING: Final = 256
 _DEFLATED: Final = b"\x78"  # the first byte of deflated data, and of no JSON
-
-_KEY: Final = re.compile(r"(ADA|[0-9a-f]{56}-[0-9a-f]{0,64})\.(ADA|[0-9a-f]{56}-[0-9a-f]{0,64})").fullmatch
 
 
 @frozen
@@ -81,14 +78,12 @@ def pair_of(key: str) -> Pair | None:
     >>> str(pair_of("ADA.00000000000000000000000000000000000000000000000000000000-"))
     'ADA/00000000000000000000000000000000000000000000000000000000:'
     """
-    found = _KEY(key)
-    if found is None:
-        return None
-    base, quote = found.groups()
+    base, _, quote = key.replace("-", ":").partition(".")
     try:
-        return Pair(AssetId.parse(base.replace("-", ":")), AssetId.parse(quote.replace("-", ":")))
+        pair = Pair(AssetId.parse(base), AssetId.parse(quote))
     except MarketIndexError:
         return None
+    return pair if key_of(pair) == key else None
 
 
 def value_of(book: OrderBook) -> bytes:

@@ -1,30 +1,30 @@
-"""Fixtures: a browser, and a service of the sample books with the page."""
+"""A fixture: Debian's Chromium, headless, driven by Playwright."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from market_index import LiveIndex
-from tests.browser.visit import chromium
-from tests.page import app_with_page, sample
-from tests.service import Service, served
+from tests.waiting import DEADLINE_SECONDS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-
-@pytest.fixture(scope="package")
-def sample_service() -> Iterator[Service]:
-    """A service of the sample books, with the page."""
-    with served(app_with_page(LiveIndex(sample()))) as service:
-        yield service
+ARGUMENTS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking")
 
 
 # Not of session scope: Playwright runs an event loop in this thread, and tests of other packages run their own.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    with chromium() as started:
-        yield started
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    path = shutil.which("chromium") or pytest.skip("the browser is not installed: apt-get install chromium")
+    playwright.expect.set_options(timeout=DEADLINE_SECONDS * 1000)
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        try:
+            yield browser
+        finally:
+            browser.close()

@@ -13,10 +13,10 @@ from starlette.routing import Mount
 
 from market_index import ADA, Freshness, LiveIndex, OrderBook, Pair, Token, Tokens
 from market_index_cli.tokens import ticker
-from tests.browser.visit import ladder_rows, number, set_hidden, visited, visiting
+from tests.browser.visit import ladder_rows, number, visited, visiting
 from tests.feed_state import FeedState
 from tests.page import HOSTILE_NAMES, SNEK, SNEK_ADA, app_with_page, sample, token, widest
-from tests.service import Restartable, Service, served
+from tests.service import Restartable, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -97,8 +97,8 @@ def test_every_book_is_shown_exactly(browser: Browser):
 
 
 @pytest.mark.thorough
-def test_a_browser_without_the_source_text_of_numbers_shows_none(browser: Browser, sample_service: Service):
-    with visiting(browser, sample_service.port) as visit:
+def test_a_browser_without_the_source_text_of_numbers_shows_none(browser: Browser):
+    with visited(browser, LiveIndex(sample())) as visit:
         visit.page.add_init_script(
             "delete JSON.rawJSON; const parse = JSON.parse;"
             "JSON.parse = (text, reviver) => parse(text, reviver && ((key, value) => reviver(key, value)));"
@@ -151,8 +151,8 @@ def test_pairs_are_found_ordered_and_remembered(browser: Browser):
 
 
 @pytest.mark.thorough
-def test_the_keyboard_searches_and_everything_has_a_name(browser: Browser, sample_service: Service):
-    with visiting(browser, sample_service.port) as visit:
+def test_the_keyboard_searches_and_everything_has_a_name(browser: Browser):
+    with visited(browser, LiveIndex(sample())) as visit:
         page = visit.open_live()
         page.keyboard.press("/")
         page.keyboard.type("min/sn")
@@ -166,8 +166,9 @@ def test_the_keyboard_searches_and_everything_has_a_name(browser: Browser, sampl
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("has_clipboard", [True, False])
-def test_an_identifier_is_copied_or_selected(browser: Browser, sample_service: Service, has_clipboard: bool):
-    with visiting(browser, sample_service.port, permissions=["clipboard-read", "clipboard-write"]) as visit:
+def test_an_identifier_is_copied_or_selected(browser: Browser, has_clipboard: bool):
+    permissions = ["clipboard-read", "clipboard-write"]
+    with visited(browser, LiveIndex(sample()), permissions=permissions) as visit:
         if not has_clipboard:
             visit.page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
         page = visit.open_live(SNEK_ADA)
@@ -195,20 +196,6 @@ def test_a_link_has_the_step_and_a_reversed_pair_leads_to_the_other(browser: Bro
         visit.becomes(lambda: page.url.partition("#")[2], f"base={SNEK}&quote=ADA&step=every")
         page.goto(f"{page.url.removesuffix('every')}2")
         visit.becomes(lambda: [row[1] for row in visit.ladder()], ["6", "4", "2"])
-
-
-@pytest.mark.thorough
-def test_a_page_without_the_stream_requests_the_book(browser: Browser):
-    live = LiveIndex([BOOK])
-    with visited(browser, live, expected="net::ERR_FAILED") as visit:
-        visit.page.route("**/stream?*", lambda route: route.abort())
-        visit.open_live(SNEK_ADA)
-        visit.becomes(visit.ladder, ladder_rows(BOOK))
-        following = BOOK.apply(bids=[("4", 11)])
-        live.publish(following)
-        visit.poll()
-        visit.becomes(visit.ladder, ladder_rows(following))
-        visit.is_live()
 
 
 @pytest.mark.thorough
@@ -281,17 +268,23 @@ def test_a_retracted_pair_and_a_silent_publisher_are_reported_until_they_return(
         visit.shows("#alert", "")
 
 
+HIDE = """hidden => {
+  Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
 @pytest.mark.thorough
 def test_a_hidden_page_requests_nothing_and_is_current_once_it_is_shown(browser: Browser):
     live = LiveIndex([BOOK])
     with visited(browser, live) as visit:
         page = visit.open_live(SNEK_ADA)
-        set_hidden(page, hidden=True)
+        page.evaluate(HIDE, True)
         before = len(visit.requested)
         page.clock.run_for(60_000)
         assert len(visit.requested) == before
         following = BOOK.apply(bids=[("4", 11)])
         live.publish(following)
-        set_hidden(page, hidden=False)
+        page.evaluate(HIDE, False)
         visit.becomes(visit.ladder, ladder_rows(following))
         visit.is_live()

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
-
-import pytest
 
 from market_index import LiveIndex, OrderBook, Pair, Tokens
 from tests.page import app_with_page, fixed
@@ -18,43 +15,13 @@ from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page
-
-CHROMIUM = shutil.which("chromium")
-
-ARGUMENTS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+    from playwright.sync_api import Browser, Page
 
 OVERFLOWING = """() => [
   ...(document.documentElement.scrollWidth > innerWidth ? ["the page"] : []),
-  ...[
-    ...document.querySelectorAll(".ladder td, .facts, .facts dd, .units, #list .policies, #list .spot"),
-  ]
+  ...[...document.querySelectorAll(".ladder td, .facts, .facts dd, .units, #list .policies, #list .spot")]
     .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent),
 ]"""
-
-
-@contextmanager
-def chromium() -> Iterator[Browser]:
-    """Start Chromium and stop it at the end; skip if it or Playwright is not installed."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("the browser is not installed: apt-get install chromium")
-    playwright.expect.set_options(timeout=DEADLINE_SECONDS * 1000)
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
-        try:
-            yield browser
-        finally:
-            browser.close()
 
 
 class Visit:
@@ -71,13 +38,10 @@ class Visit:
         page.context.add_init_script("globalThis.realTimeout = AbortSignal.timeout.bind(AbortSignal);")
         page.clock.install()  # it runs in real time; `poll` moves it forward
         page.context.add_init_script("AbortSignal.timeout = globalThis.realTimeout;")
-        page.on("console", self._record)
+        page.on("console", lambda message: self.messages.append(message.text))
         page.on("pageerror", lambda error: self.messages.append(str(error)))
         page.on("dialog", lambda dialog: self.messages.append(f"dialog {dialog.message}"))
         page.on("request", lambda request: self.requested.append(request.url))
-
-    def _record(self, message: ConsoleMessage) -> None:
-        self.messages.append(message.text)
 
     def open(self, pair: Pair | None = None, prefix: str = "/") -> Page:
         """Go to the page of all pairs, or of one."""
@@ -154,26 +118,11 @@ class Visit:
         return expect(found.first if first else found)
 
     def becomes(self, read: Callable[[], object], expected: object) -> None:
-        """Assert that `read` returns what is expected."""
-        self.until(lambda: read() == expected, lambda: f"{read()!r} is not {expected!r}")
-
-    def until(self, is_true: Callable[[], bool], failure: Callable[[], str] = lambda: "it did not happen") -> None:
-        """Handle the browser's events until a condition is true."""
+        """Assert that `read` returns what is expected, and handle the browser's events until then."""
         deadline = time.monotonic() + DEADLINE_SECONDS
-        while not is_true():
-            assert time.monotonic() < deadline, failure()
+        while (found := read()) != expected:
+            assert time.monotonic() < deadline, f"{found!r} is not {expected!r}"
             self.page.wait_for_timeout(20)
-
-
-def set_hidden(page: Page, *, hidden: bool) -> None:
-    """Hide the tab behind another, or bring it back."""
-    page.evaluate(
-        """(hidden) => {
-          Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
-          document.dispatchEvent(new Event("visibilitychange"));
-        }""",
-        hidden,
-    )
 
 
 @contextmanager

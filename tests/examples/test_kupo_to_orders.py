@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import kupo_to_orders
@@ -164,15 +162,6 @@ def test_an_output_must_be_unspent_with_its_whole_datum(script: str):
 
 @pytest.mark.decision(30)
 @every_exchange
-def test_orders_with_the_same_beacon_are_all_shown(script: str):
-    """Anybody can copy a beacon: it must not replace the order of another."""
-    victim = output(script, datum(FIELDS[script]()), 1)
-    copied = output(script, datum(FIELDS[script](amount=4_999_999)), 2)
-    assert [event["amount"] for event in events(victim, copied)] == [5_000_000, 4_999_999]
-
-
-@pytest.mark.decision(30)
-@every_exchange
 def test_an_output_must_hold_what_it_offers(script: str):
     match = order(script, amount=4_000_000)
     assert events(match)
@@ -252,15 +241,21 @@ def test_a_geniusyield_order_needs_its_own_nft():
 
 
 @pytest.mark.decision(30)
-@pytest.mark.parametrize(("now", "skipped"), [(0.999, "not active yet"), (1, ""), (2.5, ""), (2.501, "expired")])
-def test_an_order_is_shown_from_its_start_to_its_end(capsys: pytest.CaptureFixture[str], now: float, skipped: str):
+def test_an_order_is_shown_from_its_start_to_its_end(capsys: pytest.CaptureFixture[str]):
     moments = {"start": Constructor(0, (1000,)), "end": Constructor(0, (2500,))}
     orders, counted = read(order(GENIUSYIELD, **moments), output(SPLASH, b"", 2, spent_at={}))
-    kupo_to_orders.Events({}).write((orders, Counter(counted)), "slot 1", now, is_new=True)
-    written = capsys.readouterr()
-    assert ('"place"' in written.out) is (not skipped)
-    counts = f"0 orders, 1 skipped: {skipped}" if skipped else "1 orders"
-    assert written.err == f"slot 1: {counts}, 1 skipped: spent\n"
+    writer = kupo_to_orders.Events({})
+    for now, block, skipped in (
+        (0.999, "slot 1", "0 orders, 1 skipped: not active yet"),
+        (1, "slot 1 (2)", "1 orders"),
+        (2.5, "", ""),
+        (2.501, "slot 1 (3)", "0 orders, 1 skipped: expired"),
+    ):
+        writer.write((orders, Counter(counted)), "slot 1", now, is_new=False)
+        written = capsys.readouterr()
+        assert written.err == (f"{block}: {skipped}, 1 skipped: spent\n" if block else "")
+        assert ('"place"' in written.out) is (now == 1)
+        assert ('"remove"' in written.out) is (now > 2.5)
 
 
 # Base and quote
@@ -322,31 +317,30 @@ def test_an_address_can_have_any_stake_part(script: str):
         assert events(order(script, owner=Constructor(0, (credential, stake)))) == [BID]
 
 
-DEEP = (
-    b"\x81" * 6000 + b"\x00",
-    b"\x9f" * 6000 + b"\xff" * 6000,  # lists without a length
-    b"\xd8\x79\x81" * 6000 + b"\x00",  # constructors
-    b"\xd8\x66\x82\x00" * 6000 + b"\x80",  # constructors by tag 102
-    b"\xc2" * 6000 + b"\x40",
-    b"\xa1\x00" * 6000 + b"\x00",  # maps
-    b"\xa1" * 6000 + b"\x00" * 6001,  # keys of maps
-    b"\x81" * 16_000,
+DEEP = tuple(
+    start * 6000 + end
+    for start, end in (
+        (b"\x81", b"\x00"),
+        (b"\x9f", b"\xff" * 6000),  # lists without a length
+        (b"\xd8\x79\x81", b"\x00"),  # constructors
+        (b"\xd8\x66\x82\x00", b"\x80"),  # constructors by tag 102
+        (b"\xa1", b"\x00" * 6001),  # keys of maps
+    )
 )
-"""Datums that are nested at least 6,000 levels deep."""
+"""Datums that are nested 6,000 levels deep."""
 
 ODD_ITEMS = """
-a0 a10102 f4 f5 f6 f7 f93c00 fb3ff0000000000000 60 6161 c11a00000000 c0 c482010a c5820a01 c58219ffff01 d81e820100
-d81c81d81d00 d82361 d866820000 d86681 d8668300 d8668200 d86682f580 d9010281 ff e0 1c 9bffffffffffffffff
-5bffffffffffffffff 9a10000000 bb0000007fffffffff d879f6 d87901 d879a0 c249010000000000000000 5f4102ff
+a0 a10102 f5 f6 f7 fb3ff0000000000000 6161 c11a00000000 c482010a c5820a01 d81e820100 d81c81d81d00 d866820000 d86681
+d9010281 ff e0 1c 9bffffffffffffffff 5bffffffffffffffff bb0000007fffffffff d879f6 c249010000000000000000 5f4102ff
 """
 """Maps, floats, texts, dates, fractions, references, unfinished and other items that no layout has."""
 
 WRONG: list[Any] = [
-    *(0, -1, 2**64, -(2**64) - 1, 10**5000, -(10**5000)),
+    *(0, -1, 2**64, -(2**64) - 1, 10**5000),
     *(b"", b"\x01", bytes(27), bytes(29), bytes(200)),
     *([], [[]], [0, 0], [b"", b""]),
-    *(Constructor(0), Constructor(1), Constructor(6), Constructor(7, (1, 2)), Constructor(0, (1, 2), general=True)),
-    *(Constructor(0, (b"", b"x")), Constructor(0, (b"x", b"")), Constructor(0, (bytes(28), bytes(33)))),
+    *(Constructor(0), Constructor(1), Constructor(7, (1, 2)), Constructor(0, (1, 2), general=True)),
+    *(Constructor(0, (b"", b"x")), Constructor(0, (bytes(28), bytes(33)))),
     *(Constructor(0, (1, 0)), Constructor(0, (2**200, 2**200))),
     *map(Raw, DEEP),
     *(Raw(bytes.fromhex(text)) for text in ODD_ITEMS.split()),
@@ -388,38 +382,6 @@ def test_a_datum_must_have_exactly_the_layout_of_its_exchange(script: str):
     assert {reason(output(script, octets)) for octets in DEEP} <= {"broken datum", "unknown datum"}
 
 
-def mutated(octets: bytes, chance: random.Random) -> bytes:
-    """Return a datum with some bytes changed, removed, repeated or inserted."""
-    changed = bytearray(octets)
-    for _ in range(chance.randint(1, 4)):
-        at = chance.randrange(len(changed) or 1)
-        match chance.randrange(4):
-            case 0 if changed:
-                changed[at] = chance.choice([changed[at] ^ 1 << chance.randrange(8), *b"\x00\x5f\x9f\xff\xc2\xd8\xa0"])
-            case 1:
-                changed[at:at] = chance.randbytes(chance.randint(1, 9))
-            case 2:
-                del changed[at : at + chance.randint(1, 9)]
-            case _:
-                changed[at:at] = changed[at : at + chance.randint(1, 40)]
-    return bytes(changed)
-
-
-@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.thorough)])
-def test_a_mutated_datum_is_skipped_or_a_valid_order(count: int):
-    chance = random.Random(29)
-    forms = [(script, form) for script in FIELDS for form in (False, True)]
-    originals = [(script, datum(FIELDS[script](), partial(bool, form))) for script, form in forms]
-    found: Counter[bool] = Counter()
-    for _ in range(count):
-        script, octets = chance.choice(originals)
-        orders, skipped = read(output(script, mutated(octets, chance)))
-        assert len(orders) + sum(skipped.values()) == 1
-        assert_valid(orders)
-        found[bool(orders)] += 1
-    assert min(found[True], found[False]) > count / 20
-
-
 # What Kupo must not return
 
 
@@ -440,10 +402,11 @@ def test_a_response_that_is_not_a_list_of_matches_is_a_failure(response: Any):
         kupo_to_orders.state_of([response], {})
 
 
-def test_an_output_in_two_responses_is_shown_once():
-    """An output can match two patterns."""
-    orders, skipped = kupo_to_orders.state_of([[order(SPLASH)], [order(SPLASH), order(SPLASH)]], {})
-    assert (len(orders), skipped) == (1, {})
+def test_an_output_in_two_responses_is_shown_once_and_a_copy_of_its_datum_as_another_order():
+    """An output can match two patterns; anybody can copy a beacon, which must not replace the order of another."""
+    copied = output(SPLASH, datum(FIELDS[SPLASH](amount=4_999_999)), 2)
+    orders, skipped = kupo_to_orders.state_of([[order(SPLASH)], [order(SPLASH), copied]], {})
+    assert ([event["amount"] for *_, event in orders.values()], skipped) == ([5_000_000, 4_999_999], {})
 
 
 # The texts of blocks

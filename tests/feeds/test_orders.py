@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 from hypothesis import settings
 
-from market_index import LiveIndex, Order, OrderBook, Pair, RestingOrders, Side
+from market_index import LiveIndex, Order, OrderBook, Pair, Side
 from market_index.stateful import Offer, indexer_machine
 from market_index_feeds import Feed, FeedError, Recorder, mirror, open_feed, replay
 from market_index_feeds.lines import MAX_LINE_BYTES, LineCutter
@@ -176,10 +176,6 @@ class TestImpossibleOrders:
 BEFORE = (RESET, place("a"), block("1"), place("b"), block("2"))
 
 
-def fail(*_: object, **__: object) -> None:
-    raise RuntimeError("a defect")
-
-
 class TestUnknown:
     """Lines that make the state unknown, and lines that are read afterwards."""
 
@@ -220,17 +216,6 @@ class TestUnknown:
         lines.read(b'{"reset":1}\n')
         assert lines.rejected[1:] == [("line 7", "reset must be true, got 1")]
         assert lines.blocks.problem == problem
-
-    def test_an_unexpected_error_makes_the_state_unknown(self, monkeypatch: pytest.MonkeyPatch):
-        lines = Lines()
-        lines.read(*BEFORE)
-        with monkeypatch.context() as broken:
-            broken.setattr(RestingOrders, "apply", fail)
-            with pytest.raises(RuntimeError):
-                lines.read(place("c"), block("3"))
-        assert lines.blocks.problem == "has an unknown state since line 7: unexpected error; waiting for a reset"
-        lines.read(block("4"))
-        assert (lines.amounts(), lines.as_of) == ({2: 20}, "2")
 
     def test_lines_before_the_first_reset_are_ignored(self):
         lines = Lines()

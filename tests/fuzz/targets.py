@@ -27,8 +27,9 @@ from market_index import (
 from market_index.levels import Levels
 from market_index.prices import parse_price, parse_prices
 from market_index.wire import parse_time
+from market_index_feeds.lines import Line
 from market_index_feeds.opened import without_credentials
-from market_index_feeds.orders import read_event
+from market_index_feeds.orders import Blocks
 from tests.fuzz import grammar
 
 T = TypeVar("T")
@@ -109,6 +110,14 @@ SECONDS_PER_BYTE: Final = 4e-6
 
 ATTEMPTS: Final = 5
 """A garbage collection may fall into one attempt."""
+
+
+def read_event(data: bytes) -> None:
+    """Read an event of orders after a reset."""
+    blocks = Blocks(0, lambda *_: None)
+    for number, line in enumerate((b'{"reset":true}', data)):
+        blocks.read(Line(number, line))
+
 
 READERS: Final[tuple[Callable[[bytes], object], ...]] = (
     read_event,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from math import ceil, floor
+from math import floor
 
 import pytest
 from hypothesis import given
@@ -88,12 +88,6 @@ class TestBase:
         assert (fill.filled, fill.paid) == ((totals[-1].base, totals[-1].quote) if totals else (0, 0))
 
 
-def book_without(book: OrderBook, side: Side, fill: SimulatedFill) -> OrderBook:
-    standing = {level.price: level.accumulated_liquidity for level in (book.bids if side is Side.BID else book.asks)}
-    changes = [(level.price, standing[level.price] - level.accumulated_liquidity) for level in fill.levels]
-    return book.apply(bids=changes) if side is Side.BID else book.apply(asks=changes)
-
-
 class TestQuote:
     """An amount in quote units."""
 
@@ -123,19 +117,6 @@ class TestQuote:
         else:
             assert fill.filled == held(book, Side.BID)
         assert fill.levels == book.simulate_fill(Side.BID, fill.filled).levels
-
-    @given(st.data(), books, SIDES)
-    def test_two_fills_in_sequence_equal_one_fill_of_both(self, data: st.DataObject, book: OrderBook, side: Side):
-        # The remainder or the surplus of the first fill counts for the second.
-        first = book.simulate_fill(side, data.draw(amounts_near(Fraction(held(book, side)))))
-        left = book_without(book, side, first)
-        both = data.draw(st.integers(ceil(first.paid), ceil(first.paid) + 10**6))
-        rest = Fraction(both) - Fraction(first.paid)
-        if rest.denominator == 1:
-            assert (
-                book.simulate_fill(side, both, "quote").filled
-                == first.filled + left.simulate_fill(side, int(rest), "quote").filled
-            )
 
 
 class TestExamples:

@@ -158,6 +158,7 @@ class TestIndexes:
         assert index.with_freshness(index.freshness) is index
         later = index.with_freshness(Freshness("slot 2"))
         assert (later, later.freshness) == (index, Freshness("slot 2"))
+        assert all(later[one.pair] is one for one in books)
         assert index.freshness == Freshness("slot 1", self.TIME)
 
     def test_it_is_excluded_from_equality(self):

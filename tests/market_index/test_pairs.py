@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, InvalidAssetId, InvalidPairList, InvalidPrice, Pair, PairInfo, PairNotFound
-from market_index.strategies import asset_ids, pairs
+from market_index.strategies import pairs
 
 SNEK = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
 
@@ -32,9 +32,7 @@ def ledger_tuple(pair: Pair) -> tuple[bytes, ...]:
 
 
 # Names of few different bytes, which begin alike and have zero bytes.
-ASSETS = st.just(ADA) | asset_ids(
-    ada=False, policy_id=st.sampled_from([bytes(28), b"\1" + bytes(27)]), asset_name=st.binary(max_size=3)
-)
+ASSETS = st.just(ADA) | st.builds(AssetId, st.sampled_from([bytes(28), b"\1" + bytes(27)]), st.binary(max_size=3))
 PAIRS = pairs() | pairs(base=ASSETS, quote=ASSETS)
 
 
@@ -43,6 +41,11 @@ PAIRS = pairs() | pairs(base=ASSETS, quote=ASSETS)
 def test_pairs_sort_in_ledger_order(them: list[Pair]):
     expected = sorted(them, key=ledger_tuple)
     assert sorted(them) == sorted(them, key=lambda pair: pair.ledger_order) == expected
+
+
+def test_a_pair_is_not_below_another_value():
+    with pytest.raises(TypeError, match="not supported between"):
+        _ = Pair(ADA, SNEK) < "ADA"  # type: ignore[operator]  # a caller without types
 
 
 @given(PAIRS, PAIRS)

@@ -47,18 +47,13 @@ def test_one_price_has_one_text(price: tuple[int, int], leading: int, trailing: 
     assert format_price(Decimal(written)) == text
 
 
-@given(coefficients_and_places)
-def test_a_price_is_exactly_the_number_that_was_written(price: tuple[int, int]):
-    coefficient, places = price
-    assert Fraction(parse_price(f"{coefficient}E-{places}")) == Fraction(coefficient, 10**places)
-
-
 texts_of_prices = st.one_of(
     coefficients_and_places.map(lambda price: fixed_point(*price)),
     coefficients_and_places.map(lambda price: f"{fixed_point(*price)}{'' if '.' in fixed_point(*price) else '.'}00"),
     coefficients_and_places.map(lambda price: f"{price[0]}e-{price[1]}"),
 )
-texts = st.one_of(texts_of_prices, st.sampled_from(["", "0", "0.0", "-1", " ", "1 2", "1 ", "NaN", "1e99", "0" * 40]))
+invalid_texts = st.sampled_from(["", "0", "0.0", "-1", " ", "1 2", "0.5 0.25", "1 ", "NaN", "1e99", "0" * 40])
+texts = texts_of_prices | invalid_texts
 
 
 @given(st.lists(texts, max_size=6))
@@ -78,15 +73,8 @@ def test_a_column_of_prices_is_parsed_like_each_price_alone(column: list[str]):
         assert [str(price) for price in parse_prices(column)] == read
 
 
-@pytest.mark.parametrize("text", ["1 2", "1 2 3", "0.5 0.25"])
-def test_a_text_of_several_prices_is_rejected_in_a_column(text: str):
-    for column in ([text], ["1", text], [text, "1"]):
-        with pytest.raises(InvalidPrice, match=f"^a price must be ASCII digits .*, got '{text}'$"):
-            parse_prices(column)
-
-
 @pytest.mark.decision(3, 5)
-@given(st.text(alphabet="0012359..eE+-", max_size=9))
+@given(st.text(alphabet="0012359..eE+-", max_size=9) | st.text(alphabet="019.eE+-_ \n٣２²", max_size=5))
 @example("7e28")  # above 10^28 and below 2^96
 @example("8e28")
 @example("1e-28")
@@ -119,13 +107,6 @@ def test_a_text_with_two_points_is_rejected(text: str):
     for read in (parse_price, to_price, lambda text: parse_prices([text])):
         with pytest.raises(InvalidPrice, match="be ASCII digits with an optional point"):
             read(text)
-
-
-@given(prices(), prices())
-def test_prices_compare_by_number(one: Decimal, other: Decimal):
-    read_one, read_other = parse_price(format_price(one)), parse_price(format_price(other))
-    assert (read_one < read_other) == (Fraction(one) < Fraction(other))
-    assert (format_price(one) == format_price(other)) == (Fraction(one) == Fraction(other))
 
 
 @given(prices(), st.integers(1, 40))
@@ -245,25 +226,6 @@ def test_every_parser_rejects_an_invalid_price_with_the_same_message(text: str):
         assert str(again.value) == str(raised.value)
 
 
-@given(st.text(alphabet=st.sampled_from("0123456789.eE+-_ \n٣２²"), max_size=12))
-def test_only_digits_with_a_point_and_an_exponent_are_read(text: str):
-    mantissa, letter, exponent = text.replace("E", "e").partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = set("0123456789")
-    well_formed = (
-        (whole + fraction) != ""
-        and set(whole + fraction) <= digits
-        and (not letter or (exponent.lstrip("+-") != "" and set(exponent[exponent[:1] in ("+", "-") :]) <= digits))
-    )
-    try:
-        price = parse_price(text)
-    except InvalidPrice as error:
-        assert not well_formed or "ASCII digits" not in str(error)  # noqa: PT017  # both outcomes are legal here
-    else:
-        assert well_formed
-        assert Fraction(price) == Fraction(text)
-
-
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
@@ -292,25 +254,11 @@ def test_only_digits_with_a_point_and_an_exponent_are_read(text: str):
     ],
 )
 def test_only_text_and_decimals_in_range_become_prices(value: object, reason: str):
-    with pytest.raises(InvalidPrice, match=reason):
+    with pytest.raises(InvalidPrice, match=reason) as raised:
         to_price(value)  # type: ignore[arg-type]  # a caller without types
+    assert not isinstance(value, Decimal) or str(raised.value).endswith(f", got {safe_repr(value)}")
     with pytest.raises(InvalidPrice):
         format_price(value)  # type: ignore[arg-type]  # a caller without types
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (Decimal("NaN"), "a price must be finite, got Decimal('NaN')"),
-        (Decimal(-1), "a price must be above 0, got Decimal('-1')"),
-        (Decimal("1e29"), "a price must be below 2^96, got Decimal('1E+29')"),
-        (Decimal("1e-29"), "a price must have at most 28 decimal places, got Decimal('1E-29')"),
-    ],
-)
-def test_a_decimal_that_is_not_a_price_is_rejected_with_its_repr(value: Decimal, message: str):
-    with pytest.raises(InvalidPrice) as raised:
-        to_price(value)
-    assert str(raised.value) == message
 
 
 def test_parse_price_accepts_only_text():

@@ -124,9 +124,13 @@ class TestIndex:
             assert resting.index == books_of_orders(by_id, dict.fromkeys(resting.index))
 
     @pytest.mark.parametrize("duplicate", [lambda full: pickle.loads(pickle.dumps(full)), copy.copy, copy.deepcopy])
-    def test_the_excess_survives_pickle_and_copy(self, duplicate):
-        full = duplicate(RestingOrders({"a": ask(LIMIT), "b": ask(7), "c": bid(LIMIT), "d": bid(3)}))
-        later = full.apply(removed=["a", "c"])
+    def test_the_index_and_the_excess_survive_pickle_and_copy(self, duplicate):
+        full = RestingOrders(
+            {"a": ask(LIMIT), "b": ask(7), "c": bid(LIMIT), "d": bid(3)}, {OTHER: "2"}, as_of="block 1"
+        )
+        assert duplicate(full).index == full.index
+        assert duplicate(full).index.freshness == full.index.freshness
+        later = duplicate(full).apply(removed=["a", "c"])
         assert (amounts(later), amounts(later, side=Side.BID)) == ({"1": 7}, {"1": 3})
 
     def test_a_change_of_a_saturated_level_reads_no_other_order(self, monkeypatch: pytest.MonkeyPatch):
@@ -208,13 +212,6 @@ class TestApply:
             resting[order_id]
         assert missing.value.order_id == order_id
 
-    def test_a_str_of_a_subclass_is_not_an_id(self):
-        class Id(str):
-            __slots__ = ()
-
-        with pytest.raises(InvalidOrderBook, match="an order id must be"):
-            RestingOrders({Id("a"): ask(1)})
-
     @pytest.mark.parametrize(
         ("arguments", "error", "message"),
         [
@@ -290,13 +287,6 @@ class TestAt:
                 if (order.pair, order.side, order.level_price) == (pair, side, level_price) and order.amount
             }
 
-    def test_orders_of_one_rounded_price_are_behind_one_level(self):
-        third = ask(1, Fraction(1, 3)).level_price
-        resting = RestingOrders(
-            {"b": ask(1, Fraction(1, 3)), "a": ask(2, str(third)), "c": ask(0, str(third)), "d": bid(1, str(third))}
-        )
-        assert list(resting.at(PAIR, Side.ASK, third)) == ["a", "b"]
-
     @pytest.mark.parametrize(
         ("arguments", "error"),
         [
@@ -325,18 +315,6 @@ class TestMapping:
 
     def test_its_repr_counts_orders_and_pairs(self):
         assert repr(RestingOrders({"a": ask(7), "b": ask(8)}, {OTHER: None})) == "<RestingOrders: 2 orders, 2 pairs>"
-
-    def test_an_order_that_is_not_found_is_named_in_one_line(self):
-        error = OrderNotFound("x" * 200)
-        assert error.order_id == "x" * 200
-        assert error.args == (error.order_id,)
-        assert str(error) == f"order '{'x' * 78}… not found"
-
-    @given(resting_orders())
-    def test_pickle_and_copy_keep_the_index_too(self, resting: RestingOrders):
-        for duplicate in (pickle.loads(pickle.dumps(resting)), copy.copy(resting), copy.deepcopy(resting)):
-            assert duplicate.index == resting.index
-            assert duplicate.index.freshness == resting.index.freshness
 
 
 @pytest.mark.parametrize("spot", ["643551/26740", "1/3", Fraction(2, 3), "0." + "3" * 40, "1/4"])

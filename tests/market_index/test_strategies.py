@@ -18,16 +18,11 @@ from hypothesis.errors import NoSuchExample
 from market_index import (
     ADA,
     AssetId,
-    InvalidAssetId,
-    InvalidPrice,
-    MarketIndex,
     MarketIndexError,
     Order,
     OrderBook,
     Pair,
-    PairInfo,
     PriceLevel,
-    RestingOrders,
     Side,
     parse_price,
 )
@@ -58,89 +53,22 @@ def is_price(price: object) -> bool:
     return any(number.denominator == 1 and number <= LARGEST for number in grids)
 
 
-def is_asset_id(asset: AssetId) -> bool:
-    is_token = len(asset.policy_id) == 28 and len(asset.asset_name) <= 32
-    return (asset.policy_id, asset.asset_name) == (b"", b"") or is_token
-
-
-def require_valid(book: OrderBook) -> None:
-    """Require that a book meets the contract and the decisions, in plain numbers."""
-    assert is_asset_id(book.pair.base)
-    assert is_asset_id(book.pair.quote)
-    assert book.pair.base != book.pair.quote
-    assert book.spot is None or is_price(book.spot)
-    for levels, falling in ((book.bids, True), (book.asks, False)):
-        assert all(is_price(level.price) and 1 <= level.accumulated_liquidity < 2**64 for level in levels)
-        numbers = [Fraction(level.price) for level in levels]
-        assert numbers == sorted(set(numbers), reverse=falling)
-
-
 def message_of(text: str, read: Callable[[str], object]) -> str:
     with pytest.raises(MarketIndexError) as raised:
         read(text)
     return str(raised.value)
 
 
-class TestValidity:
-    """Every value is valid, by independent models."""
-
-    @FEW
-    @given(
-        drawn.asset_ids(), drawn.pairs(), drawn.prices(), drawn.ratios(), drawn.amounts(), drawn.amounts(min_value=0)
-    )
-    def test_parts(self, asset: AssetId, pair: Pair, price: Decimal, ratio: Fraction, liquidity: int, amount: int):
-        assert is_asset_id(asset)
-        require_valid(OrderBook(pair))
-        assert is_price(price)
-        assert LEAST <= ratio <= LARGEST
-        assert 1 <= liquidity < 2**64
-        assert 0 <= amount < 2**64
-
-    @FEW
-    @given(drawn.market_indexes(), drawn.price_levels(), drawn.orders(), drawn.pair_infos(), st.data())
-    def test_values(self, index: MarketIndex, level: PriceLevel, order: Order, info: PairInfo, data: st.DataObject):
-        book = data.draw(drawn.order_books())
-        for one in (book, *index.values()):
-            require_valid(one)
-        assert len(index) <= 6
-        assert is_price(level.price)
-        assert is_price(order.level_price)
-        assert info.last_spot is None or is_price(info.last_spot)
-        for price, amount in data.draw(drawn.level_changes(book, max_changes=4)):
-            assert is_price(price)
-            assert 0 <= amount < 2**64
-
-    @FEW
-    @given(drawn.resting_orders(), drawn.order_ids())
-    def test_orders_by_id(self, resting: RestingOrders, order_id: str):
-        for one in (order_id, *resting):
-            assert 1 <= len(one) <= 200
-            assert set(one) <= set(map(chr, range(32, 127)))
-        assert len(resting) <= 8
-        for book in resting.index.values():
-            require_valid(book)
-        assert {order.pair for order in resting.values()} <= resting.index.keys()
-
-    @given(drawn.invalid_asset_id_texts())
-    def test_invalid_texts_of_asset_ids(self, text: str):
-        policy_id, colon, name = text.partition(":")
-        sizes = len(policy_id) == 56 and len(name) <= 64 and len(name) % 2 == 0
-        assert text != "ADA"
-        assert not (colon and sizes and set(policy_id + name) <= set("0123456789abcdefABCDEF"))
-        with pytest.raises(InvalidAssetId):
-            AssetId.parse(text)
-
-    @given(drawn.invalid_price_texts())
-    def test_invalid_texts_of_prices(self, text: str):
-        # Python reads more texts than prices: what it reads here is out of range, or not in ASCII digits and points.
-        if set(text) <= set("0123456789.eE+-") and text[:1] not in ("+", "-"):
-            try:
-                number = Decimal(text)
-            except ArithmeticError:
-                number = None
-            assert number is None or abs(number.adjusted()) > 100 or not is_price(number)
-        with pytest.raises(InvalidPrice):
-            parse_price(text)
+@given(drawn.prices(), drawn.ratios(), drawn.amounts(), drawn.amounts(min_value=0), drawn.order_ids())
+def test_numbers_and_ids_are_valid(price: Decimal, ratio: Fraction, liquidity: int, amount: int, order_id: str):
+    # All other values are made by their constructors, which reject what is not valid.
+    assert is_price(price)
+    assert LEAST <= ratio <= LARGEST
+    assert 1 <= liquidity < 2**64
+    assert 0 <= amount < 2**64
+    assert 1 <= len(order_id) <= 200
+    assert order_id.isascii()
+    assert order_id.isprintable()
 
 
 TEXTS: st.SearchStrategy[typing.Any] = st.sampled_from(["9", "10", "100"])
@@ -152,9 +80,6 @@ class TestParameters:
     @pytest.mark.parametrize(
         ("strategy", "value"),
         [
-            (drawn.asset_ids(policy_id=bytes(28), asset_name=b"SNEK", ada=False), SNEK),
-            (drawn.asset_ids(asset_name=st.just(b"SNEK"), ada=False).map(lambda asset: asset.asset_name), b"SNEK"),
-            (drawn.asset_ids(policy_id=bytes(28)).map(lambda asset: asset.policy_id in {bytes(28), b""}), True),
             (drawn.asset_ids(ada=False).map(lambda asset: asset.is_ada), False),
             (drawn.pairs(base=SNEK, quote=st.just(ADA)), PAIR),
             (drawn.price_levels(price="2", amount=3), PriceLevel("2", 3)),
@@ -166,7 +91,6 @@ class TestParameters:
                 drawn.resting_orders(order=Order(PAIR, Side.BID, "2", 3), min_orders=1).map(lambda of: {*of.values()}),
                 {Order(PAIR, Side.BID, "2", 3)},
             ),
-            (drawn.pair_infos(pair=PAIR, last_spot="2"), PairInfo(SNEK, ADA, "2")),
             (drawn.market_indexes(book=OrderBook(PAIR), min_pairs=1).map(list), [PAIR]),
             (
                 drawn.level_changes(OrderBook(PAIR), price="2", amount=0).map(set).map(lambda of: of | {(2, 0)}),
@@ -175,8 +99,6 @@ class TestParameters:
             # Two prices are enough for a locked book of two levels a side. Texts are prices too.
             (drawn.order_books(price=TEXTS, min_levels=2, locked=True).map(lambda book: len(book.bids)), 2),
             (drawn.order_books(max_levels=1, locked=True).map(lambda book: len(book.bids) + len(book.asks)), 2),
-            # The sides may be an iterator.
-            (drawn.order_books(sides=iter(Side), min_levels=1, max_levels=1).map(lambda book: len(book.asks)), 1),  # type: ignore[arg-type]  # an iterator
         ],
     )
     @FEW
@@ -213,7 +135,6 @@ class TestParameters:
         index = drawn.market_indexes(book=drawn.order_books(max_levels=1), min_pairs=least, max_pairs=most)
         assert least <= len(data.draw(index)) <= most
         assert least <= len(data.draw(drawn.resting_orders(min_orders=least, max_orders=most))) <= most
-        assert least <= len(data.draw(drawn.asset_names(min_size=least, max_size=most))) <= most
         assert least <= data.draw(drawn.amounts(min_value=least, max_value=most)) <= most
 
     @given(
@@ -234,7 +155,6 @@ class TestParameters:
                 drawn.order_books(**wanted)
             return
         book = data.draw(drawn.order_books(**wanted))
-        require_valid(book)
         assert crossed in {None, book.is_crossed}
         assert locked in {None, book.is_locked}
         for side, levels in ((Side.BID, book.bids), (Side.ASK, book.asks)):
@@ -243,15 +163,9 @@ class TestParameters:
     @pytest.mark.parametrize(
         ("strategy", "parameters"),
         [
-            *((drawn.asset_names, one) for one in ({"max_size": 33}, {"min_size": -1}, {"min_size": 5, "max_size": 4})),
-            *((drawn.amounts, one) for one in ({"max_value": 2**64}, {"min_value": 2, "max_value": 1})),
-            *((drawn.amounts, one) for one in ({"min_value": True}, {"max_value": 1.5})),
             *((drawn.prices, one) for one in ({"min_value": "2", "max_value": "1"}, {"min_value": "0"})),
-            (drawn.prices, {"max_decimal_places": 29}),
             (drawn.prices, {"min_value": "0.1", "max_value": "0.9", "max_decimal_places": 0}),
-            (drawn.resting_orders, {"min_orders": 9}),
-            *((drawn.order_books, one) for one in ({"sides": "bid"}, {"min_levels": 9}, {"price": 0.5})),
-            (drawn.market_indexes, {"min_pairs": 7}),
+            *((drawn.order_books, one) for one in ({"sides": "bid"}, {"price": 0.5})),
         ],
     )
     def test_impossible_parameters_are_rejected_before_drawing(
@@ -263,7 +177,6 @@ class TestParameters:
     @pytest.mark.parametrize(
         "strategy",
         [
-            drawn.asset_ids(policy_id=bytes(27), ada=False),
             drawn.order_books(pair=Pair(ADA, ADA)),
             drawn.order_books(min_levels=1, amount=0),
             drawn.orders(price="0"),

@@ -116,11 +116,11 @@ class TestReading:
             ({"subject": None}, "an entry must have a subject, got {'subject': None}"),
             ({"subject": "x"}, "the policy id must have 56 digits, got 1: 'x'"),
             ({"subject": "lovelace"}, "an entry must be of a policy id and an asset name, got one of ADA"),
-            (entry(decimals=-1), "decimals must be an integer from 0 to 255, got -1"),
-            (entry(decimals=256), "decimals must be an integer from 0 to 255, got 256"),
-            (entry(decimals="6"), "decimals must be an integer from 0 to 255, got '6'"),
-            (entry(decimals=True), "decimals must be an integer from 0 to 255, got True"),
-            (entry(decimals=6.0), "decimals must be an integer from 0 to 255, got '6.0'"),
+            (entry(decimals=-1), "decimals must be an integer from 0 to 19, got -1"),
+            (entry(decimals=20), "decimals must be an integer from 0 to 19, got 20"),
+            (entry(decimals="6"), "decimals must be an integer from 0 to 19, got '6'"),
+            (entry(decimals=True), "decimals must be an integer from 0 to 19, got True"),
+            (entry(decimals=6.0), "decimals must be an integer from 0 to 19, got '6.0'"),
             (entry(ticker=7), "ticker must be a text, got 7"),
             (entry(name=["a"]), "name must be a text, got ['a']"),
             ({"subject": SNEK.unit, "ticker": "SNEK"}, "ticker must be an object with a value, got 'SNEK'"),
@@ -140,6 +140,10 @@ class TestReading:
     def test_a_value_of_null_is_absent(self):
         assert read(entry(ticker=None, decimals=None)).entries == (Token(SNEK),)
         assert read({"subject": SNEK.unit, "ticker": None}).entries == (Token(SNEK),)
+
+    def test_each_text_needs_a_name(self):
+        with pytest.raises(ValueError):
+            Tokens.from_json(b"[]", names=["a", "b"])
 
     @pytest.mark.parametrize("wrong", [[Token(SNEK), Token(SNEK)], [Token(ADA)]])
     def test_the_constructor_rejects_entries_that_contradict_each_other(self, wrong: list[Token]):
@@ -171,6 +175,8 @@ class TestLabels:
         third = AssetId(SNEK.policy_id, b"THIRD")
         tokens = read(entry(SNEK, ticker="X"), entry(twin, ticker="X"), entry(third, ticker="X"))
         assert [tokens.label(one) for one in (SNEK, twin, third)] == [f"X {one}" for one in (SNEK, twin, third)]
+        nameless = [AssetId(one.policy_id, b"\xff") for one in (SNEK, twin)]
+        assert [read(*map(entry, nameless)).label(one) for one in nameless] == list(map(str, nameless))
 
     def test_a_token_without_an_entry_does_not_look_like_one_with_an_entry(self):
         twin = AssetId(SNEK.policy_id[:4] + bytes(24), b"SNEK")

@@ -1,9 +1,6 @@
-"""Books of three sizes, requests with header fields, and a function that counts its calls."""
+"""Books of three sizes, and requests with header fields."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 from market_index import ADA, AssetId, OrderBook, Pair
 from tests.service import Client, HttpResponse
@@ -35,15 +32,3 @@ SMALL, MIDDLE, LARGE = book(1, 1), book(2, 30), book(3, 1_500)
 def fetch(client: Client, target: str, method: str = "GET", **headers: str | None) -> HttpResponse:
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items() if value is not None)
     return client.request(target, method, lines)
-
-
-class Counted:
-    """A function that counts its calls."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.calls = 0
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        self.calls += 1
-        return self.function(*arguments, **named)

@@ -38,7 +38,6 @@ class Expected:
     content: Any = None
     error: str = ""
     headers: Mapping[str, str] = field(factory=dict)
-    may_compress: bool = False
 
 
 def expected(books: Mapping[str, OrderBook], freshness: Freshness, asked: Asked) -> Expected:

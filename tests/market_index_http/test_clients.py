@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,27 +51,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def node(folder: Path, program: str, service: Service, *arguments: str) -> str:
+def node(folder: Path, program: str, service: Service, *arguments: str, options: Sequence[str] = ()) -> str:
     (folder / "program.mjs").write_text(program)
-    return run(folder, "program.mjs", service, *arguments)
+    return run(folder, "program.mjs", service, *arguments, options=options)
 
 
-def run(folder: Path, program: str, service: Service, *arguments: str) -> str:
-    command = ["node", program, f"http://127.0.0.1:{service.port}", *arguments]
+def run(folder: Path, program: str, service: Service, *arguments: str, options: Sequence[str] = ()) -> str:
+    command = ["node", *options, program, f"http://127.0.0.1:{service.port}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, cwd=folder, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-# Prints an order book and the pair list, with each BigInt as text.
-PRINTED = """
-import { Reader } from "./market-index.mjs";
-const reader = new Reader(process.argv[2]);
-const [base, quote] = process.argv.slice(3);
-const plain = (_, value) => (typeof value === "bigint" ? `${value}n` : value);
-console.log(JSON.stringify(await reader.orderBook(base, quote), plain));
-console.log(JSON.stringify(await reader.pairList(), plain));
-"""
 
 
 def as_printed(levels: Any) -> list[dict[str, str]]:
@@ -81,39 +70,31 @@ def as_printed(levels: Any) -> list[dict[str, str]]:
     ]
 
 
-def test_amounts_above_2_53_and_prices_are_read_exactly(folder: Path, service: Service, live: LiveIndex):
-    book, pair_list = map(json.loads, node(folder, PRINTED, service, str(SNEK), "ADA").splitlines())
-    assert book == {
-        "base": str(SNEK),
-        "quote": "ADA",
-        "spot": "0.1",
-        "bids": as_printed(EXACT.bids),
-        "asks": as_printed(EXACT.asks),
-    }
-    assert [(one["base"], one["quote"]) for one in pair_list["pairs"]] == [
-        (str(pair.base), str(pair.quote)) for pair in live.current
-    ]
-
-
-def test_an_untracked_pair_is_null_and_an_invalid_one_raises(folder: Path, service: Service):
-    program = """
+READ = """
 import { Reader } from "./market-index.mjs";
-const reader = new Reader(process.argv[2]);
+const [url, base, quote] = process.argv.slice(2);
+const reader = new Reader(url);
+const plain = (_, value) => (typeof value === "bigint" ? `${value}n` : value);
+const report = (error) => console.log(error.message);
+const book = await reader.orderBook(base, quote);
+console.log(JSON.stringify(book, plain));
+console.log(book === (await reader.orderBook(base, quote)));
+console.log((await reader.pairList()).pairs.map((one) => `${one.base}/${one.quote}`).join());
 console.log(await reader.orderBook("ADA", "ADA"));
-await reader.orderBook("lovelace", "ADA").catch((error) => console.log(error.message));
+await reader.orderBook("lovelace", "ADA").catch(report);
+await new Reader(`${url}/elsewhere`).pairList().catch(report);
+await reader.follow(["nonsense"], console.log).catch(report);
 """
-    absent, wrong = node(folder, program, service).splitlines()
-    assert absent == "null"
-    assert wrong.startswith('400: {"error":"Query parameter \'base\': an asset identifier must be')
 
 
-def test_an_address_without_the_api_is_an_error(folder: Path, service: Service):
-    program = """
-import { Reader } from "./market-index.mjs";
-const reader = new Reader(`${process.argv[2]}/elsewhere`);
-await reader.pairList().catch((error) => console.log(error.message));
-"""
-    assert node(folder, program, service) == '404: {"error":"Not Found"}\n'
+def test_books_are_exact_and_cached_and_errors_are_raised(folder: Path, service: Service, live: LiveIndex):
+    book, is_cached, pairs, absent, *errors = node(folder, READ, service, str(SNEK), "ADA").splitlines()
+    sides = {"bids": as_printed(EXACT.bids), "asks": as_printed(EXACT.asks)}
+    assert json.loads(book) == {"base": str(SNEK), "quote": "ADA", "spot": "0.1", **sides}
+    assert (is_cached, absent) == ("true", "null")
+    assert pairs.split(",") == [str(pair) for pair in live.current]
+    assert [error.partition(" ")[0] for error in errors] == ["400:", "404:", "400:"]
+    assert errors[0].startswith('400: {"error":"Query parameter \'base\': an asset identifier must be')
 
 
 def test_amounts_are_read_exactly_with_any_white_space(folder: Path, service: Service):
@@ -143,49 +124,23 @@ for (const text of ["1e3", "1.0", "null"]) {
     ]
 
 
-SOURCE_TEXT_PRINTED = """
-import { parse } from "./source.mjs";
-const response = await fetch(`${process.argv[2]}/trading-view/order-book?${new URLSearchParams({
-  base: process.argv[3], quote: process.argv[4] })}`);
-const plain = (_, value) => (typeof value === "bigint" ? `${value}n` : value);
-console.log(JSON.stringify(parse(await response.text()), plain));
-"""
-
-
-def test_the_source_text_of_numbers_gives_exact_amounts(folder: Path, service: Service):
-    (folder / "program.mjs").write_text(SOURCE_TEXT_PRINTED)
-    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
-    options = ["--harmony-json-parse-with-source"] if int(version[1:].split(".")[0]) < 21 else []
-    command = ["node", *options, "program.mjs", f"http://127.0.0.1:{service.port}", str(SNEK), "ADA"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, cwd=folder, check=False)
-    assert done.returncode == 0, done.stderr
-    book = json.loads(done.stdout)
-    assert (book["bids"], book["asks"]) == (as_printed(EXACT.bids), as_printed(EXACT.asks))
-
-
-def test_an_engine_without_the_source_text_raises_instead_of_rounding(folder: Path, service: Service):
+def test_the_source_text_of_numbers_gives_exact_amounts_or_an_error(folder: Path, service: Service):
     program = """
 import { parse } from "./source.mjs";
+const book = '{"accumulated_liquidity":9007199254740993}';
 const parseAsBefore = JSON.parse;
 JSON.parse = (text, reviver) => parseAsBefore(text, (key, value) => reviver(key, value));
 try {
-  console.log(parse('{"accumulated_liquidity":9007199254740993}'));
+  console.log(parse(book));
 } catch (error) {
   console.log(error.name);
 }
+JSON.parse = parseAsBefore;
+console.log(`${parse(book).accumulated_liquidity}`);
 """
-    assert node(folder, program, service) == "TypeError\n"
-
-
-def test_an_unchanged_book_is_the_cached_object(folder: Path, service: Service):
-    program = """
-import { Reader } from "./market-index.mjs";
-const reader = new Reader(process.argv[2]);
-const [base, quote] = process.argv.slice(3);
-const once = await reader.orderBook(base, quote);
-console.log(once !== null && once === (await reader.orderBook(base, quote)));
-"""
-    assert node(folder, program, service, str(SNEK), "ADA") == "true\n"
+    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
+    options = ["--harmony-json-parse-with-source"] if int(version[1:].split(".")[0]) < 21 else []
+    assert node(folder, program, service, options=options).splitlines() == ["TypeError", "9007199254740993"]
 
 
 def test_the_program_of_the_page_prints_every_book(folder: Path, service: Service, live: LiveIndex):
@@ -219,11 +174,3 @@ def test_followed_books_are_exact_until_they_are_retracted(folder: Path):
             live.retract(EXACT.pair)
             assert json.loads(process.stdout.readline()) == [str(EXACT.pair), None]
             process.kill()
-
-
-def test_a_refused_stream_raises(folder: Path, service: Service):
-    program = """
-import { Reader } from "./market-index.mjs";
-await new Reader(process.argv[2]).follow(["nonsense"], console.log).catch((error) => console.log(error.message));
-"""
-    assert node(folder, program, service).startswith("400: ")

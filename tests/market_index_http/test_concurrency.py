@@ -1,4 +1,4 @@
-"""Readers on several connections while ten thousand books are published: no response mixes two books."""
+"""Readers on several connections while thousands of books are published: no response mixes two books."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 PAIR = Pair(AssetId(b"\x01" * 28, b"torn?"), ADA)
 OTHER = Pair(AssetId(b"\x02" * 28, b"torn?"), ADA)
-PUBLISHES = 10_000
+PUBLISHES = 3_000
 LEVELS = 5
 
 
@@ -30,7 +30,7 @@ def book(pair: Pair, generation: int) -> OrderBook:
 
 
 @pytest.mark.decision(23)
-def test_no_response_is_torn_while_ten_thousand_books_are_published():
+def test_no_response_is_torn_while_thousands_of_books_are_published():
     live = LiveIndex()
     live.update([book(PAIR, 1), book(OTHER, 1)], freshness=Freshness("1"))
     targets = [f"/trading-view/order-book?base={base}&quote=ADA" for base in (str(PAIR.base), str(PAIR.base).upper())]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -19,19 +20,17 @@ from attrs import evolve
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from starlette.applications import Starlette
-from starlette.routing import Mount
 
-from market_index import ADA, AssetId, Freshness, LiveIndex, OrderBook, Pair
+from market_index import Freshness, LiveIndex, OrderBook
 from market_index.strategies import invalid_asset_id_texts, order_books, pairs
 from market_index_http import Health, create_app
 from market_index_http.routes import file_route
 from tests.asgi import request, request_cached
 from tests.feed_state import FeedState
-from tests.market_index_http.books import LARGE, MIDDLE, SMALL, book, fetch, numbered_pair, target
+from tests.market_index_http.books import MIDDLE, fetch, numbered_pair, target
 from tests.market_index_http.model import ORDER_BOOK, PAIR_LIST, Asked, accepts_gzip, expected
 from tests.service import Client, HttpResponse, Service, served
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_SECONDS
 
 METHODS = st.sampled_from(["GET", "HEAD"])
 ACCEPTED = st.sampled_from(["", "identity", "gzip", "gzip, deflate, br, zstd", "br, gzip;q=0.5", "gzip;q=0", "deflate"])
@@ -41,6 +40,7 @@ TAG = re.compile(r'W/"[0-9a-f]{32}"').fullmatch
 OTHER_PATHS = [
     *("/", "/trading-view", "/%ff", "/" + "x" * 8_000, "/" + PAIR_LIST, "/trading-view/PAIR-LIST"),
     *(PAIR_LIST + "/", ORDER_BOOK + "/", PAIR_LIST + "\n", PAIR_LIST + "\0", "/trading-view/.." + PAIR_LIST),
+    *("/healthz/", "/healthz\n"),
 ]
 
 
@@ -189,7 +189,17 @@ class Contract(RuleBasedStateMachine):
 
 
 def stock(app: Any) -> uvicorn.Server:
-    return uvicorn.Server(uvicorn.Config(app, lifespan="off", ws="none", log_config=None, server_header=False))
+    # The machine may take longer to draw the next request than uvicorn keeps an idle connection by default.
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            server_header=False,
+            timeout_keep_alive=int(DEADLINE_SECONDS),
+        )
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -204,29 +214,10 @@ def served_for_the_machine() -> Iterator[None]:
 TestContract = Contract.TestCase
 TestContract.settings = settings(settings(), max_examples=settings().max_examples // 2, stateful_step_count=20)
 
-POLICY = "279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"
-SNEK = f"{POLICY}:534e454b"
-NAMELESS = f"{POLICY}:"
-TRADED = OrderBook.from_levels(
-    Pair(AssetId.parse(SNEK), ADA),
-    bids=[("0.0000110", 5), ("0.00002", 2**64 - 1), ("0.000011", 6)],
-    asks=[("100", 7), ("30", 2**53 + 1), ("1e1", 0)],
-    spot="0.50",
-)
-UNTRADED = OrderBook(Pair(ADA, AssetId.parse(NAMELESS)))
-CROSSED = OrderBook.from_levels(
-    Pair(AssetId.parse(SNEK), AssetId.parse(NAMELESS)), bids=[("3", 1)], asks=[("2", 1)], spot="2.5"
-)
-
 
 @pytest.fixture(scope="module")
-def live() -> LiveIndex:
-    return LiveIndex([TRADED, UNTRADED, CROSSED, SMALL, MIDDLE, LARGE])
-
-
-@pytest.fixture(scope="module")
-def service(live: LiveIndex) -> Iterator[Service]:
-    app = create_app(live, health=Health(FeedState()), metrics=True, openapi=True)
+def service() -> Iterator[Service]:
+    app = create_app(LiveIndex([MIDDLE]), health=Health(FeedState()))
     app.router.routes.append(file_route("/file", b"content" * 200))
     with served(app, stock(app)) as service:
         yield service
@@ -234,9 +225,8 @@ def service(live: LiveIndex) -> Iterator[Service]:
 
 @pytest.fixture
 def client(service: Service) -> Iterator[Client]:
-    client = Client(service.port)
-    yield client
-    client.close()
+    with closing(Client(service.port)) as client:
+        yield client
 
 
 def error_message(answer: HttpResponse, status: int) -> str:
@@ -255,109 +245,67 @@ def test_another_spelling_is_echoed_and_has_another_tag(service: Service):
     assert spelled.headers["etag"] != plain.headers["etag"]
 
 
-class TestErrors:
-    """Decisions 10, 11, 16 to 20 and 25."""
-
-    @pytest.mark.decision(16)
-    @pytest.mark.parametrize(
-        ("query", "message"),
-        [
-            ("", "Query parameter 'base' is missing"),
-            ("?base=ADA", "Query parameter 'quote' is missing"),
-            ("?Base=ADA&quote=ADA", "Query parameter 'base' is missing"),
-            ("?base=&quote=ADA", "Query parameter 'base' must not be empty, got ''"),
-            ("?base=ADA&base=ADA&quote=ADA", "Query parameter 'base' must be given once, got ['ADA', 'ADA']"),
-            (
-                "?base=ada&quote=ADA",
-                "Query parameter 'base': an asset identifier must be ADA or policy:name in hex, got 'ada'",
-            ),
-            ("?base=ADA%0A&quote=ADA", r"in hex, got 'ADA\n'"),
-            ("?base=ADA%00&quote=ADA", r"in hex, got 'ADA\x00'"),
-            ("?base=%ff&quote=ADA", "in hex, got '\ufffd'"),
-            ("?base=%zz&quote=ADA", "in hex, got '%zz'"),
-            ("?base=+ADA&quote=ADA", "in hex, got ' ADA'"),
-            ("?base=ADA;quote=ADA", "in hex, got 'ADA;quote=ADA'"),
-        ],
-    )
-    def test_an_invalid_parameter_is_400_and_named(self, service: Service, query: str, message: str):
-        assert message in error_message(service.request(f"/trading-view/order-book{query}"), 400)
-
-    @pytest.mark.decision(16)
-    @pytest.mark.parametrize("filler", ["a", "%00"])
-    def test_a_huge_value_is_cut(self, service: Service, filler: str):
-        message = error_message(service.request(f"{ORDER_BOOK}?base={filler * (8_000 // len(filler))}&quote=ADA"), 400)
-        assert message.startswith("Query parameter 'base'")
-        assert len(message) < 250
-
-    @pytest.mark.decision(25)
-    @pytest.mark.parametrize("path", [PAIR_LIST, ORDER_BOOK])
-    def test_an_excessive_target_is_400_and_the_connection_is_closed(self, service: Service, path: str):
-        query = f"base={SNEK}&quote=ADA"
-        longest = f"{path}?{query}&x="
-        longest += "x" * (8192 - len(longest))
-        most = f"{path}?{query}" + "&x" * 30
-        assert service.request(longest).status == service.request(most).status == 200
-        for excessive, message in (
-            (longest + "x", "The request target must have at most 8192 bytes"),
-            (most + "&", "The query must have at most 32 parameters"),
-        ):
-            client = Client(service.port)
-            assert error_message(client.request(excessive), 400) == message
-            assert client.socket.recv(1) == b""
-            client.close()
-        long_mount = f"/{'m' * 100}"
-        with served(Starlette(routes=[Mount(long_mount, create_app(LiveIndex([TRADED])))])) as mounted:
-            assert mounted.request((long_mount + longest)[:8192]).status == 200
-
-    @pytest.mark.decision(18, 21)
-    @pytest.mark.parametrize("method", ["GET", "POST"])
-    def test_any_other_path_is_404_and_no_redirect(self, service: Service, method: str):
-        for path in (*OTHER_PATHS, "/healthz/", "/healthz\n"):
-            answer = service.request(quote(path), method)
-            assert error_message(answer, 404) == "Not Found"
-
-    @pytest.mark.decision(19)
-    def test_an_unexpected_failure_is_500_without_detail_and_logged(
-        self, service: Service, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ):
-        def fail(*_: object, **__: object) -> bytes:
-            raise RuntimeError("a secret detail")
-
-        live.publish(book(77))
-        monkeypatch.setattr("market_index_http.bodies.encoded_order_book", fail)
-        assert error_message(service.request(target(numbered_pair(77))), 500) == "Internal Server Error"
-        # The server logs after its response.
-        eventually(lambda: "RuntimeError: a secret detail" in caplog.text)
-
-
+@pytest.mark.decision(16)
 @pytest.mark.parametrize(
-    ("where", "status"), [(target(LARGE.pair), 200), ("/nowhere", 404), ("/healthz", 503), ("/file", 200)]
+    ("query", "message"),
+    [
+        ("", "Query parameter 'base' is missing"),
+        ("?base=ADA", "Query parameter 'quote' is missing"),
+        ("?base=&quote=ADA", "Query parameter 'base' must not be empty, got ''"),
+        ("?base=ADA&base=ADA&quote=ADA", "Query parameter 'base' must be given once, got ['ADA', 'ADA']"),
+        (
+            "?base=ada&quote=ADA",
+            "Query parameter 'base': an asset identifier must be ADA or policy:name in hex, got 'ada'",
+        ),
+        ("?base=ADA%0A&quote=ADA", r"in hex, got 'ADA\n'"),
+        ("?base=%ff&quote=ADA", "in hex, got '\ufffd'"),
+        ("?base=+ADA&quote=ADA", "in hex, got ' ADA'"),
+        ("?base=ADA;quote=ADA", "in hex, got 'ADA;quote=ADA'"),
+        (f"?base={'%00' * 2_600}&quote=ADA", "Query parameter 'base'"),
+    ],
 )
-def test_head_has_the_headers_of_get_and_no_body(where: str, status: int):
-    """On the app alone: a server such as uvicorn would drop any body."""
-    app = create_app(LiveIndex([LARGE]), health=Health(FeedState(age=61), 60))
-    app.router.routes.append(file_route("/file", b"content" * 200))
-    for _ in range(2):  # the second time the response is cached
-        get, head = (request(app, where, method, {"Accept-Encoding": "gzip"}) for method in ("GET", "HEAD"))
-        assert (get.status, get.headers["content-length"]) == (status, str(len(get.body)))
-        assert get.body
-        assert (head.status, head.headers, head.body) == (status, get.headers, b"")
+def test_an_invalid_parameter_is_400_and_named(service: Service, query: str, message: str):
+    found = error_message(service.request(f"{ORDER_BOOK}{query}"), 400)
+    assert message in found
+    assert len(found) < 250
+
+
+@pytest.mark.decision(25)
+@pytest.mark.parametrize("where", [f"{PAIR_LIST}?base=&quote=", target(MIDDLE.pair)])
+def test_an_excessive_target_is_400_and_the_connection_is_closed(service: Service, where: str):
+    longest = f"{where}&x=".ljust(8192, "x")
+    most = where + "&x" * 30
+    assert service.request(longest).status == service.request(most).status == 200
+    for excessive, message in (
+        (longest + "x", "The request target must have at most 8192 bytes"),
+        (most + "&", "The query must have at most 32 parameters"),
+    ):
+        with closing(Client(service.port)) as client:
+            answer = client.request(excessive)
+            assert error_message(answer, 400) == message
+            # Any idle connection is closed later.
+            assert answer.headers["connection"] == "close"
+            assert client.socket.recv(1) == b""
+
+
+@pytest.mark.decision(18, 21)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_any_other_path_is_404_and_no_redirect(client: Client, method: str):
+    for path in OTHER_PATHS:
+        assert error_message(client.request(quote(path), method), 404) == "Not Found"
 
 
 @pytest.mark.parametrize(
     ("accepted", "compressed"),
     [
         (None, False),
-        ("", False),
         ("GZip", True),
         ("br;q=1.0, gzip;q=0.8, *;q=0.1", True),
-        ("deflate, br", False),
         ("gzip;q=0.000", False),
         ("gzip;q=0.001", True),
         ("gzip ; q=0.5", True),
         ("gzip;Q=0", False),
         ("gzip;q=0, *", False),
-        ("identity, gzip;q=0.5", True),
         (",, gzip ,", True),
         ("gzipped, not-gzip", False),
         ("\u00e9, gzip", True),
@@ -383,10 +331,8 @@ def test_a_body_is_compressed_from_512_bytes():
         ("W/{tag}", True),
         ("{tag}", True),
         ('"other",{tag},"more"', True),
-        ('W/"other", W/{tag}', True),
         (" * ", True),
         ('"other"\r\nIf-None-Match: {tag}', True),
-        ('"other"', False),
         ('"a,b", "c"', False),
         ('"{bare}', False),
         ("{bare}", False),
@@ -397,16 +343,12 @@ def test_a_body_is_compressed_from_512_bytes():
         ('*, "other"', False),
     ],
 )
-@pytest.mark.parametrize("coding", [None, "gzip"])
-def test_tags_are_compared_weakly(client: Client, condition: str, matches: bool, coding: str | None):
+def test_tags_are_compared_weakly(client: Client, condition: str, matches: bool):
     """RFC 9110, 13.1.2."""
     for where in (PAIR_LIST, target(MIDDLE.pair), target(MIDDLE.pair).replace("abcd", "ABCD"), "/file"):
         etag = fetch(client, where).headers["etag"]
         field = condition.replace("{tag}", etag.removeprefix("W/")).replace("{bare}", etag.strip('W/"'))
-        answer = fetch(client, where, if_none_match=field, accept_encoding=coding)
+        answer = fetch(client, where, if_none_match=field, accept_encoding="gzip")
         assert (answer.status, answer.headers["etag"]) == (304 if matches else 200, etag)
-
-
-def test_errors_are_not_conditional(client: Client):
     for where, status in {f"{ORDER_BOOK}?base=ADA&quote=ADA": 404, ORDER_BOOK: 400, "/nowhere": 404}.items():
-        assert fetch(client, where, if_none_match="*").status == status
+        assert fetch(client, where, if_none_match="*").status == status, "errors are not conditional"

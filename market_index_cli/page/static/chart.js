@@ -1,7 +1,7 @@
-// The depth chart: the cumulative amount of each side up to each price.
+// The depth chart: the cumulative value of each side up to each price, which is the ladder's total.
 
 import * as exact from "./exact.js";
-import { add, compare, subtract, whole } from "./exact.js";
+import { ZERO, add, compare, subtract } from "./exact.js";
 import { svgElement, element, setText } from "./elements.js";
 
 const HEIGHT = 320;
@@ -9,7 +9,7 @@ const TOP = 40;
 const BOTTOM = 26;
 const RIGHT = 14;
 const DIGIT_WIDTH = 6.9;
-const REACH_FACTOR = 4n;
+const REACH_FACTOR = 3n;
 const MAX_LEVELS = 3000;
 
 export class DepthChart {
@@ -23,7 +23,7 @@ export class DepthChart {
     { class: "panel depth-panel", "aria-label": "Depth chart" },
     element("h3", {}, "Depth"),
     this.#drawing,
-    element("p", { class: "remark" }, "Sum of the amounts from the best price on."),
+    element("p", { class: "remark" }, "Sum of the values from the best price on."),
     this.#outside,
   );
 
@@ -48,20 +48,19 @@ export class DepthChart {
     this.#drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
 
     const { low, high, bids, asks } = visibleLevels(book);
-    const [bidTotal, askTotal] = [bids, asks].map((side) => side.at(-1)?.total ?? 0n);
-    const most = bidTotal > askTotal ? bidTotal : askTotal;
-    const largest = book.units.amount(most);
-    const amounts = exact.ticks(whole(0n), largest, 4, largest.places);
-    const labels = amounts.map(exact.words);
+    const [bidTotal, askTotal] = [bids, asks].map((side) => side.at(-1)?.total ?? ZERO);
+    const most = compare(bidTotal, askTotal) > 0 ? bidTotal : askTotal;
+    const values = exact.ticks(ZERO, most, 4);
+    const labels = values.map(exact.words);
     const left = 10 + Math.max(...labels.map((label) => label.length)) * DIGIT_WIDTH;
     const width = this.#width - left - RIGHT;
     const floor = HEIGHT - BOTTOM;
     const x = (price) => left + width * Math.min(Math.max(exact.position(price, low, high), 0), 1);
-    const y = (total) => floor - (floor - TOP) * exact.share(total, most);
+    const y = (total) => floor - (floor - TOP) * exact.position(total, ZERO, most);
     this.#scale = { x, y, left, width, floor, low, high };
 
     this.#drawing.append(
-      ...amounts.flatMap((tick, number) => this.#amountTick(tick, labels[number])),
+      ...values.flatMap((tick, number) => this.#valueTick(tick, labels[number])),
       ...priceLabels(low, high, width).flatMap(([tick, label]) => this.#priceTick(tick, label)),
       ...steps(bids, "bids", this.#scale, left),
       ...steps(asks, "asks", this.#scale, left + width),
@@ -73,10 +72,9 @@ export class DepthChart {
     setText(this.#outside, isCut ? "Levels far from the middle are outside the chart." : "");
   }
 
-  #amountTick(tick, label) {
+  #valueTick(tick, label) {
     const { y, left, width } = this.#scale;
-    // A tick has as many decimal places as the asset, so its coefficient is in smallest units.
-    const at = y(tick.coefficient).toFixed(1);
+    const at = y(tick).toFixed(1);
     return [
       svgElement("line", { class: "grid", x1: left, x2: left + width, y1: at, y2: at }),
       svgElement("text", { class: "tick", x: left - 6, y: at, dy: "0.35em", "text-anchor": "end" }, label),
@@ -109,19 +107,19 @@ export class DepthChart {
 }
 
 /**
- * Return the levels that the chart shows, with running totals, and the price range of the chart. Levels far from the
- * middle are left out, because they would compress the others.
+ * Return the levels that the chart shows, with running totals, and the price range of the chart. Levels three times as
+ * far from the middle as the median are left out, because they would compress the others.
  */
-function visibleLevels(book) {
+export function visibleLevels(book) {
   const middle = book.mid ?? (book.bids[0] ?? book.asks[0]).value;
   const distance = (level) => {
     const difference = subtract(level.value, middle);
     return difference.coefficient < 0n ? exact.times(difference, -1n) : difference;
   };
   // The best levels of a crossed book may be too far away to draw. The totals include them.
-  const best = [withTotals(book.bids.slice(0, MAX_LEVELS), "Bids"), withTotals(book.asks.slice(0, MAX_LEVELS), "Asks")];
+  const best = [["Bids", book.bids], ["Asks", book.asks]].map(([name, side]) => withTotals(side, name, book.units));
   const distances = best.flat().map(distance).sort(compare);
-  const reach = exact.times(distances[Math.floor(((distances.length - 1) * 3) / 4)], REACH_FACTOR);
+  const reach = exact.times(distances[Math.floor((distances.length - 1) / 2)], REACH_FACTOR);
   const isNear = (level) => reach.coefficient === 0n || compare(distance(level), reach) <= 0;
   const [bids, asks] = best.map((side) => side.filter(isNear));
   const prices = [...bids, ...asks].map((level) => level.value).sort(compare);
@@ -132,12 +130,12 @@ function visibleLevels(book) {
   const twentieth = { coefficient: span.coefficient * 5n, places: span.places + 2 };
   const margin = span.coefficient === 0n ? exact.half(high) : twentieth;
   const lowest = subtract(low, margin);
-  return { low: lowest.coefficient < 0n ? whole(0n) : lowest, high: add(high, margin), bids, asks };
+  return { low: lowest.coefficient < 0n ? ZERO : lowest, high: add(high, margin), bids, asks };
 }
 
-function withTotals(levels, side) {
-  let total = 0n;
-  return levels.map((level) => ({ ...level, side, total: (total += level.amount) }));
+function withTotals(levels, side, units) {
+  let total = ZERO;
+  return levels.slice(0, MAX_LEVELS).map((level) => ({ ...level, side, total: (total = add(total, units.worth(level))) }));
 }
 
 /** Return as many round prices as fit below the chart, each with its label. */

@@ -27,6 +27,8 @@ export function whole(coefficient) {
   return { coefficient, places: 0 };
 }
 
+export const ZERO = whole(0n);
+
 function aligned(one, other) {
   const places = Math.max(one.places, other.places);
   return [scaled(one, places), scaled(other, places), places];
@@ -163,29 +165,18 @@ export function fitting(value) {
   return scientific.length < plain.length ? scientific : plain;
 }
 
-/** Return the approximate ratio of two amounts as a float, for lengths on the screen. */
-export function share(part, all) {
-  return all === 0n ? 0 : Number((part * FRACTION_STEPS) / all) / Number(FRACTION_STEPS);
-}
-
 /** Return the approximate position of a decimal between two others as a float: 0 at `low`, 1 at `high`. */
 export function position(value, low, high) {
   const [part, all] = aligned(subtract(value, low), subtract(high, low));
-  return share(part, all);
+  return all === 0n ? 0 : Number((part * FRACTION_STEPS) / all) / Number(FRACTION_STEPS);
 }
 
-/**
- * Return at most `count + 1` round decimals from `low` to `high`: the multiples of 1, 2 or 5 times a power of 10.
- * They have at most `finest` decimal places.
- */
-export function ticks(low, high, count, finest = Infinity) {
-  const fine = Math.min(Math.max(low.places, high.places) + 3, finest);
-  const places = Math.max(fine, low.places, high.places);
+/** Return at most `count + 1` round decimals from `low` to `high`: the multiples of 1, 2 or 5 times a power of 10. */
+export function ticks(low, high, count) {
+  const places = Math.max(low.places, high.places) + 3;
   const [from, to] = [scaled(low, places), scaled(high, places)];
-  const least = 10n ** BigInt(places - fine);
   const wanted = BigInt(count);
   let step = 10n ** BigInt(Math.max(String((to - from) / wanted).length - 1, 0));
-  if (step < least) step = least;
   for (const factor of [1n, 2n, 5n, 10n]) {
     if (step * factor * wanted >= to - from) {
       step *= factor;

@@ -1,7 +1,7 @@
 // The ladder: asks above bids, the best of each in the middle, with the amount and the value at each price, and the
 // running total of the values.
 
-import { add, compare, grouped, position, text, whole } from "./exact.js";
+import { ZERO, add, compare, grouped, position, text } from "./exact.js";
 import { element, setChildren, setText } from "./elements.js";
 
 const INITIAL_LEVELS = 15;
@@ -9,7 +9,6 @@ const MORE_LEVELS = 100;
 const COLUMNS = ["amount", "value", "total"];
 const CHANGED = [{ background: "var(--selected)", boxShadow: "inset 0 0 0 2px var(--accent)" }, {}];
 const CHANGED_MILLISECONDS = 1200;
-const ZERO = whole(0n);
 
 export class Ladder {
   #asks = new Side("ask", "asks above", () => this.#show());

@@ -9,7 +9,7 @@ from market_index import ADA, AssetId, MarketIndex, Order, OrderBook, Pair, Pric
 from market_index import strategies as st
 
 assert_type(st.asset_ids(ada=False), SearchStrategy[AssetId])
-assert_type(st.pairs(base=ADA, quote=st.asset_ids(policy_id=bytes(28))), SearchStrategy[Pair])
+assert_type(st.pairs(base=ADA, quote=st.asset_ids()), SearchStrategy[Pair])
 assert_type(st.prices(min_value="0.5", max_value=Decimal(2)), SearchStrategy[Decimal])
 assert_type(st.price_levels(price=st.prices(), amount=1), SearchStrategy[PriceLevel])
 assert_type(st.orders(pair=st.pairs(), side=Side.BID), SearchStrategy[Order])
