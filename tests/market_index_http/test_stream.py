@@ -394,10 +394,6 @@ def test_a_malformed_request_is_400_with_the_error_body(query, message):
     assert (response.status, json.loads(response.body)) == (400, {"error": message})
 
 
-def test_a_stream_is_an_option_of_the_app():
-    assert request(create_app(LiveIndex()), "/stream").status == 404
-
-
 def test_head_has_the_fields_and_no_events():
     response = request(create_app(LiveIndex([book(1)]), stream=True), "/stream", "HEAD")
     assert response.status == 200
