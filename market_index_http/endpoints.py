@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from market_index import AssetId, Freshness, InvalidAssetId, LiveIndex, MarketIndex, Pair, PairNotFound
 from market_index.errors import safe_repr
 from market_index.wire import AS_OF, PUBLISHED_AT, format_time
-from market_index_http.bodies import Bodies, Fields, Response
+from market_index_http.bodies import Bodies, Body, Fields, Response
 from market_index_http.routes import ORDER_BOOK_PATH, path_of
 
 MAX_TARGET_BYTES: Final = 8 * 1024
@@ -23,7 +23,7 @@ MAX_PARAMETERS: Final = 32
 """Decision 25."""
 
 MAX_CACHED_QUERIES: Final = 8192
-"""How many queries are parsed only once. At worst, 64 MB of long queries are cached."""
+"""How many queries are cached, with their pairs and with their bodies: at worst, twice 64 MB of long queries."""
 
 
 @frozen
@@ -42,15 +42,29 @@ _CLOSE: Final = {"Connection": "close"}
 
 
 @final
+class _Version:
+    """What the responses for one version of the index share: header fields, and the bodies by path and query.
+
+    Finding a body by its query takes less than half of the time of finding it by its pair.
+    """
+
+    __slots__ = ("bodies", "fields", "index")
+
+    def __init__(self, index: MarketIndex) -> None:
+        self.index = index
+        self.fields = freshness_fields(index.freshness)
+        self.bodies: dict[tuple[str, bytes], Body] = {}
+
+
+@final
 class Endpoints:
     """Both endpoints, as one ASGI app for their two routes."""
 
     def __init__(self, live: LiveIndex, bodies: Bodies) -> None:
         self._live = live
         self._bodies = bodies
-        # The last index that was served, and the fields of its freshness. Replaced as a whole, because several threads
-        # may serve the app.
-        self._version: tuple[MarketIndex, Fields] = MarketIndex(), ()
+        # Replaced as a whole, because several threads may serve the app.
+        self._version = _Version(MarketIndex())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to a request."""
@@ -66,21 +80,34 @@ class Endpoints:
         Raises:
             HTTPException: the response is an error.
         """
+        version = self._current()
+        key = path, scope["query_string"]
+        body = version.bodies.get(key)
+        if body is None:
+            body, is_canonical = self._body(version.index, scope, path)
+            if is_canonical and len(version.bodies) < MAX_CACHED_QUERIES:
+                version.bodies[key] = body
+        return body.response(scope, version.fields)
+
+    def _current(self) -> _Version:
+        """Return the version of the current index, and forget what it has replaced."""
+        index, version = self._live.current, self._version
+        if version.index is not index:
+            self._bodies.forget(version.index, index)
+            version = self._version = _Version(index)
+        return version
+
+    def _body(self, index: MarketIndex, scope: Scope, path: str) -> tuple[Body, bool]:
+        """Return the body that a request asks for, and whether it may be cached by its query."""
         require_small(scope)
         query = _book_query(scope["query_string"]) if path == ORDER_BOOK_PATH else _PAIR_LIST
-        index, (served, fields) = self._live.current, self._version
-        if index is not served:
-            # What was replaced is not cached any longer.
-            self._bodies.forget(served, index)
-            fields = freshness_fields(index.freshness)
-            self._version = index, fields
         try:
             body = self._bodies.body(index, query.pair)
         except PairNotFound:
             raise HTTPException(404, f"Pair {query.base}/{query.quote} not found") from None
-        if query.pair is not None and not query.is_canonical:
-            body = self._bodies.spelled(body, query.pair, query.base, query.quote)
-        return body.response(scope, fields)
+        if query.pair is None or query.is_canonical:
+            return body, True
+        return self._bodies.spelled(body, query.pair, query.base, query.quote), False
 
 
 def freshness_fields(freshness: Freshness) -> Fields:
