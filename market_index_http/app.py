@@ -125,7 +125,7 @@ class MarketIndexApp(Starlette):
         """Return the messages of the response to an HTTP request, its start and its whole body, and count the response.
 
         A server that sends them itself saves the task of a call, and skips all middleware and routes that were added to
-        the app. None: it must call the app, because the response is an error, takes long, or is of another path.
+        the app. None: it must call the app, because the response is an error, or is of another path.
         """
         path = path_of(scope)
         if path not in {ORDER_BOOK_PATH, PAIR_LIST_PATH} or scope["method"] not in {"GET", "HEAD"}:
@@ -133,8 +133,6 @@ class MarketIndexApp(Starlette):
         try:
             response = self._endpoints.response(scope, path)
         except Exception:  # noqa: BLE001  # the route raises it too; Starlette responds to it and logs it
-            return None
-        if response is None:
             return None
         self._counters.count(path, response.start["status"])
         return response.start, response.body
@@ -164,13 +162,6 @@ class MarketIndexApp(Starlette):
         return MetricsCollector(
             self._live, self._counters, () if self._streams is None else self._streams, self._health
         )
-
-    def observe(self) -> None:
-        """Update the numbers of this process that `/metrics` reports, besides counts. Any thread may call it.
-
-        The route does so itself. Of several processes that share `Counters`, each calls it about once per second.
-        """
-        self.collector.observe()
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -1,7 +1,7 @@
 """Response bodies: encoded once per immutable value, and compressed once, for the first client that accepts gzip.
 
-A body of more than some 256 KiB is encoded and compressed in a thread. Versions of a book or of the pair list share the
-encoded text of their common chunks; the whole text is joined and compressed for each version.
+Versions of a book or of the pair list share the encoded text of their common chunks; the whole text is joined and
+compressed for each version.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 import zlib
 from hashlib import blake2b
-from threading import Lock
 from typing import Final, TypeAlias, final
 
-from anyio import to_thread
 from attrs import define
 from starlette.types import Message, Receive, Scope, Send
 
@@ -31,12 +29,6 @@ MAX_AGE_SECONDS: Final = 2**31
 MIN_GZIP_BYTES: Final = 512
 """A smaller body is not compressed."""
 
-MAX_BYTES_ON_LOOP: Final = 256 * 1024
-"""The longest body to compress on the event loop, which takes 1 ms with isal; a thread compresses longer ones."""
-
-MAX_ENTRIES_ON_LOOP: Final = 2_000
-"""The most levels or pairs to encode on the event loop. A list of so many pairs has some 256 KiB."""
-
 # Identifiers are random digits: higher levels take up to three times as long to save 5 %.
 _GZIP_LEVEL: Final = 1
 _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
@@ -44,9 +36,6 @@ _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 # RFC 9110, 8.8.3. The regular expression skips the W/ before a tag, so tags are compared weakly (13.1.2).
 _ENTITY_TAG: Final = re.compile(rb'"[\x21\x23-\x7e\x80-\xff]*"')
 _IS_ZERO: Final = re.compile(rb"[ \t]*q[ \t]*=[ \t]*0(?:\.0*)?[ \t]*").fullmatch
-
-# One thread at a time encodes or compresses a large body. The others then find the result.
-_LARGE: Final = Lock()
 
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Header fields of a response, their names in lower case."""
@@ -111,16 +100,8 @@ class Body:
         """The plain body."""
         return self._plain[1]
 
-    async def respond(self, scope: Scope, fields: Fields = ()) -> Response:
+    def response(self, scope: Scope, fields: Fields = ()) -> Response:
         """Return the response to a request, with header fields that do not depend on the body."""
-        response = self.response(scope, fields)
-        while response is None:
-            await to_thread.run_sync(self._compress_once)
-            response = self.response(scope, fields)
-        return response
-
-    def response(self, scope: Scope, fields: Fields = ()) -> Response | None:
-        """Return the response to a request; None if a thread must compress the body first."""
         accept_encoding = if_none_match = b""
         for name, value in scope["headers"]:
             if name == b"accept-encoding":
@@ -133,10 +114,8 @@ class Body:
             return Response(start, {"type": "http.response.body", "body": b""})
         if accept_encoding and len(text) >= MIN_GZIP_BYTES and accepts_gzip(accept_encoding):
             if self._gzip is None:
-                if len(text) > MAX_BYTES_ON_LOOP:
-                    return None
-                self._compress()
-            own_fields, text = self._gzip or self._plain
+                self._gzip = _compressed(own_fields, text)
+            own_fields, text = self._gzip
         # A new list for each response: middleware may add to it.
         start = {"type": "http.response.start", "status": 200, "headers": [*own_fields, *fields]}
         return Response(start, {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else text})
@@ -147,15 +126,10 @@ class Body:
             tag in if_none_match and tag in _ENTITY_TAG.findall(if_none_match)
         )
 
-    def _compress(self) -> None:
-        fields, text = self._plain
-        packed = compress(text, _GZIP_LEVEL, _GZIP_WBITS)
-        self._gzip = (*fields[:-1], _content_length(packed), (b"content-encoding", b"gzip")), packed
 
-    def _compress_once(self) -> None:
-        with _LARGE:
-            if self._gzip is None:
-                self._compress()
+def _compressed(fields: Fields, text: bytes) -> tuple[Fields, bytes]:
+    packed = compress(text, _GZIP_LEVEL, _GZIP_WBITS)
+    return (*fields[:-1], _content_length(packed), (b"content-encoding", b"gzip")), packed
 
 
 def _content_length(text: bytes) -> tuple[bytes, bytes]:
@@ -193,29 +167,17 @@ class Bodies:
         self._cached: dict[Pair | None, tuple[OrderBook | MarketIndex, Body]] = {}
         self._last_list: Body | None = None
 
-    def body(self, index: MarketIndex, pair: Pair | None) -> Body | None:
-        """Return the body of the book of a pair, or for None of the pair list; None if a thread must `encode` it.
+    def body(self, index: MarketIndex, pair: Pair | None) -> Body:
+        """Return the body of the book of a pair, or for None of the pair list.
 
         Raises:
             PairNotFound: the pair is not tracked.
         """
         value = index if pair is None else index.order_book(pair)
         cached = self._cached.get(pair)
-        if cached is not None and cached[0] is value:
-            return cached[1]
-        entries = len(value) if isinstance(value, MarketIndex) else len(value.bids) + len(value.asks)
-        return self._encode(pair, value) if entries <= MAX_ENTRIES_ON_LOOP else None
-
-    def encode(self, index: MarketIndex, pair: Pair | None) -> Body:
-        """Return the body that `body` returns, in a thread. It is encoded once, however many threads call this.
-
-        Raises:
-            PairNotFound: the pair is not tracked.
-        """
-        value = index if pair is None else index.order_book(pair)
-        with _LARGE:
-            cached = self._cached.get(pair)
-            return cached[1] if cached is not None and cached[0] is value else self._encode(pair, value)
+        if cached is None or cached[0] is not value:
+            cached = self._cached[pair] = value, self._encoded(value)
+        return cached[1]
 
     def spelled(self, body: Body, pair: Pair, base: str, quote: str) -> Body:
         """Return the body of a pair's book with the identifiers as the client spelled them (decision 7).
@@ -231,13 +193,12 @@ class Bodies:
         for pair in (None, *retracted, *(book.pair for book in changed)):
             self._cached.pop(pair, None)
 
-    def _encode(self, pair: Pair | None, value: OrderBook | MarketIndex) -> Body:
+    def _encoded(self, value: OrderBook | MarketIndex) -> Body:
         parts = encoded_pair_list(value) if isinstance(value, MarketIndex) else encoded_order_book(value)
         body, digest = self._last_list, digest_of(parts)
         # A change of levels alone does not change the pair list.
-        if pair is not None or body is None or body.digest != digest:
+        if body is None or body.digest != digest:
             body = Body(text_of(parts), digest, cache_control=self._cache_control)
-        if pair is None:
-            self._last_list = body
-        self._cached[pair] = value, body
+            if isinstance(value, MarketIndex):
+                self._last_list = body
         return body

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from math import inf, isfinite
 from typing import Protocol
 
@@ -81,22 +80,19 @@ class Health:
 
     def failures(self) -> list[str]:
         """Return the message of each failed check; none if the books are current."""
-        return list(self._failures())
-
-    def _failures(self) -> Iterator[str]:
-        feed = self.feed
+        feed, failed = self.feed, []
         if feed is None or (feed.problem is None and feed.age == inf):
-            yield "the feed is not loaded"
-            return
+            return ["the feed is not loaded"]
         age, quiet_age, problem = feed.age, feed.quiet_age, feed.problem
         if problem is not None and feed.is_unknown:
-            yield f"feed: {problem}"
+            failed.append(f"feed: {problem}")
         if self.max_stale is not None and age > self.max_stale:
-            yield f"the feed was last healthy {age:.1f} seconds ago"
+            failed.append(f"the feed was last healthy {age:.1f} seconds ago")
         if quiet_age == inf:
-            yield "nothing was ever published into the feed"
+            failed.append("nothing was ever published into the feed")
         elif self.max_quiet is not None and quiet_age > self.max_quiet:
-            yield f"the publisher last published {quiet_age:.1f} seconds ago"
+            failed.append(f"the publisher last published {quiet_age:.1f} seconds ago")
+        return failed
 
 
 def health_routes(live: LiveIndex, health: Health) -> list[ExactRoute]:

@@ -10,7 +10,6 @@ from math import isfinite, isnan
 from time import time
 from typing import Final, final
 
-from anyio import to_thread
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -19,7 +18,7 @@ from starlette.requests import Request
 from market_index import LiveIndex
 from market_index_http.bodies import NOT_STORED, Response, text_response
 from market_index_http.counters import GAUGES, Counters
-from market_index_http.health import FeedStatus, Health
+from market_index_http.health import Health
 from market_index_http.routes import METRICS_PATH, ExactRoute
 
 # The names and labels are those of 0.0.4, which every Prometheus reads.
@@ -40,15 +39,29 @@ class MetricsCollector(Collector):
         self._health = health
 
     def observe(self) -> None:
-        """Update the gauges of this process."""
-        counters = self._counters
-        counters.set_gauge("process_id", os.getpid())
-        counters.set_gauge("pairs", len(self._live.current))
-        counters.set_gauge("streams", len(self._streams))
+        """Update the gauges of this process. Any thread may call it.
+
+        `collect` does so itself. Of several processes that share `Counters`, each calls it about once per second.
+        """
+        gauges: dict[str, float | None] = {
+            "process_id": os.getpid(),
+            "pairs": len(self._live.current),
+            "streams": len(self._streams),
+        }
         if self._health is not None:
-            counters.set_gauge("ready", not self._health.failures())
-            if self._health.feed is not None:
-                self._observe_feed(self._health.feed)
+            gauges["ready"] = not self._health.failures()
+            if (feed := self._health.feed) is not None:
+                gauges |= {
+                    "feed_revision": feed.revision,
+                    "feed_healthy_timestamp_seconds": _time_before(feed.age),
+                    "feed_published_timestamp_seconds": _time_before(feed.quiet_age),
+                    "feed_changed_timestamp_seconds": _time_before(feed.change_age),
+                    "feed_rejected_records": feed.rejected,
+                    "feed_current_rejections": feed.current_rejections,
+                    "feed_retries": feed.retries,
+                }
+        for name, value in gauges.items():
+            self._counters.set_gauge(name, value)
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics. Those of this process are up to date, those of others as of their last `observe`."""
@@ -78,20 +91,10 @@ class MetricsCollector(Collector):
         registry.register(self)
         registry.register(ProcessesCollector(self._counters))
 
-        async def respond(request: Request) -> Response:
-            return text_response(request.scope, 200, await to_thread.run_sync(generate_latest, registry), _FIELDS)
+        def respond(request: Request) -> Response:  # in a thread of Starlette: it reads the state of processes
+            return text_response(request.scope, 200, generate_latest(registry), _FIELDS)
 
         return ExactRoute(METRICS_PATH, respond)
-
-    def _observe_feed(self, feed: FeedStatus) -> None:
-        counters = self._counters
-        counters.set_gauge("feed_revision", feed.revision)
-        counters.set_gauge("feed_healthy_timestamp_seconds", _time_before(feed.age))
-        counters.set_gauge("feed_published_timestamp_seconds", _time_before(feed.quiet_age))
-        counters.set_gauge("feed_changed_timestamp_seconds", _time_before(feed.change_age))
-        counters.set_gauge("feed_rejected_records", feed.rejected)
-        counters.set_gauge("feed_current_rejections", feed.current_rejections)
-        counters.set_gauge("feed_retries", feed.retries)
 
 
 @final

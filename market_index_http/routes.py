@@ -53,6 +53,6 @@ def file_route(path: str, content: bytes, fields: Fields = JSON_FIELDS) -> Exact
     body = Body(content, blake2b(content, digest_size=16).digest(), fields)
 
     async def respond(request: Request) -> Response:
-        return await body.respond(request.scope)
+        return body.response(request.scope)
 
     return ExactRoute(path, respond)

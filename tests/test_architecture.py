@@ -26,7 +26,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "market_index_feeds": {"market_index", "attrs"},
     "market_index_feeds.nats": {"isal", "nats"},
     "market_index_feeds.service": {"httpx"},
-    "market_index_http": {"market_index", "attrs", "anyio", "starlette"},
+    "market_index_http": {"market_index", "attrs", "starlette"},
     "market_index_http.bodies": {"isal"},
     "market_index_http.metrics": {"prometheus_client"},
     "market_index_cli": {*PACKAGES, "attrs", "anyio", "click", "httptools", "starlette", "uvicorn", "uvloop"},

@@ -96,7 +96,7 @@ def _serve(
 
     def on_second(connections: int) -> None:
         counters.set_gauge("open_connections", connections)
-        app.observe()
+        app.collector.observe()
 
     live, connections = LiveIndex(), connections_allowed()
     app = create_app(

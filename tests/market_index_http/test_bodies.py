@@ -1,14 +1,10 @@
-"""Bodies: encoded and compressed once per value, in a thread if they are large, and dropped with their pairs."""
+"""Bodies: encoded and compressed once per value, and dropped with their pairs."""
 
 from __future__ import annotations
 
 import gc
-import gzip
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import ref
 
@@ -20,15 +16,12 @@ from market_index import LiveIndex, MarketIndex, OrderBook, wire
 from market_index.wire import encode
 from market_index_http import bodies as http_bodies
 from market_index_http import create_app
-from market_index_http.bodies import MAX_BYTES_ON_LOOP, MAX_ENTRIES_ON_LOOP, Bodies
+from market_index_http.bodies import Bodies
 from tests.asgi import request
-from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, SMALL, book, numbered_pair, target
-from tests.service import served
-from tests.waiting import DEADLINE_SECONDS, eventually
+from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, book, numbered_pair, target
 
 compress = vars(http_bodies)["compress"]  # that of isal, or else of zlib
 
-HUGE = book(4, MAX_ENTRIES_ON_LOOP)
 GZIP = {"Accept-Encoding": "gzip"}
 
 
@@ -42,10 +35,6 @@ class Counted:
     def __call__(self, *arguments: Any) -> Any:
         self.calls += 1
         return self.function(*arguments)
-
-
-def huge_list() -> LiveIndex:
-    return LiveIndex([SMALL, HUGE, *(OrderBook(numbered_pair(number)) for number in range(5, 2 * MAX_ENTRIES_ON_LOOP))])
 
 
 def test_each_value_is_encoded_and_compressed_once(monkeypatch: pytest.MonkeyPatch):
@@ -100,8 +89,6 @@ def test_a_pair_list_made_from_the_previous_one_equals_one_made_from_scratch(dat
         else:
             index = index.without(*map(numbered_pair, many))
         body, scratch = bodies.body(index, None), Bodies().body(MarketIndex(index.values()), None)
-        assert body is not None
-        assert scratch is not None
         assert body.text == scratch.text == wire.pair_list_to_json(index.pair_list())
         assert body.digest == scratch.digest
         assert bodies.body(index, None) is body
@@ -159,66 +146,3 @@ def test_max_age_is_in_every_response(max_age: int | None, cache_control: str):
 def test_an_invalid_max_age_is_rejected(max_age: Any):
     with pytest.raises(ValueError, match=r"max_age must be None or a whole number of seconds from 0 to 2\^31, got "):
         create_app(LiveIndex(), max_age=max_age)
-
-
-class Gate:
-    """A function that counts its calls and waits inside each of them."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.calls = 0
-        self.opened = threading.Event()
-
-    def __call__(self, *arguments: Any) -> Any:
-        self.calls += 1
-        assert self.opened.wait(DEADLINE_SECONDS)
-        return self.function(*arguments)
-
-
-class TestThreads:
-    """A large body is encoded and compressed once, in a thread, while the event loop answers other requests."""
-
-    @pytest.mark.parametrize("where", [target(HUGE.pair), target(HUGE.pair).replace("abcd", "ABCD"), PAIR_LIST])
-    def test_a_large_body(self, where: str, monkeypatch: pytest.MonkeyPatch):
-        live = huge_list()
-        gate = Gate(wire.text_of)
-        with served(create_app(live)) as service:
-            assert service.request(target(SMALL.pair)).status == 200
-            monkeypatch.setattr(http_bodies, "text_of", gate)
-            with ThreadPoolExecutor(5) as threads:
-                waiting = [threads.submit(service.request, where) for _ in range(5)]
-                eventually(lambda: gate.calls)
-                try:
-                    assert service.request(target(SMALL.pair)).status == 200
-                finally:
-                    gate.opened.set()
-                (body,) = {one.result().body for one in waiting}
-            assert gate.calls == 1
-        if where == PAIR_LIST:
-            assert body == wire.pair_list_to_json(live.current.pair_list())
-        else:
-            assert wire.order_book_from_json(body) == HUGE
-
-    def test_gzip_of_a_large_body(self, monkeypatch: pytest.MonkeyPatch):
-        app = create_app(huge_list())
-        gate = Gate(compress)
-        monkeypatch.setattr(http_bodies, "compress", gate)
-        plain = request(app, PAIR_LIST).body
-        assert len(plain) > MAX_BYTES_ON_LOOP
-        with ThreadPoolExecutor(5) as threads:
-            waiting = [threads.submit(request, app, PAIR_LIST, headers=GZIP) for _ in range(5)]
-            eventually(lambda: gate.calls)
-            assert request(app, PAIR_LIST, headers=GZIP | {"If-None-Match": "*"}).status == 304
-            gate.opened.set()
-            assert {gzip.decompress(one.result().body) for one in waiting} == {plain}
-        assert gate.calls == 1
-
-    def test_small_bodies_use_no_thread(self, monkeypatch: pytest.MonkeyPatch):
-        def fail(*_: object, **__: object) -> None:
-            raise AssertionError("a thread")
-
-        monkeypatch.setattr("anyio.to_thread.run_sync", fail)
-        largest = book(5, MAX_ENTRIES_ON_LOOP // 2)
-        app = create_app(LiveIndex([MIDDLE, largest]))
-        for where in (PAIR_LIST, target(MIDDLE.pair), target(largest.pair)):
-            assert request(app, where, headers=GZIP).status == 200
