@@ -1,14 +1,12 @@
-"""Calls of asynchronous code by synchronous code, and their retries."""
+"""Retries of calls of a bucket."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Awaitable, Callable
 from math import inf
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.nats.bucket import NotConnected, Unreachable
@@ -20,24 +18,6 @@ UNREACHABLE_SECONDS: Final = 5.0
 
 ELECTION_SECONDS: Final = 20.0
 """How long opening a bucket is retried while servers are reachable, but may still have to elect a leader."""
-
-
-def blocking(call: Callable[[], T]) -> T:
-    """Return the result of a call that runs an event loop until it returns.
-
-    If this thread runs another event loop, as that of a notebook does, the call gets a thread of its own.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return call()
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(call).result()
-
-
-def run(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of the work. The event loop of the runner runs only until then."""
-    return blocking(partial(runner.run, work))
 
 
 async def retried(work: Callable[[], Awaitable[T]], seconds: float, unreachable_seconds: float = inf) -> T:
