@@ -160,7 +160,7 @@ class _Following:
         while True:
             for name, text in await self._stream.events():
                 self._receive(name, text)
-            if self._is_first and not self._stream.has_events:
+            if not self._stream.has_events:
                 # The service is slow, or has no pair.
                 await self._polling.request_list()
                 self._found = None if self._polling.pairs else NoVersion()
@@ -341,8 +341,7 @@ class _Stream:
         self.has_events = self.has_lasted = False
         self.opened_at = monotonic()
         self._received, self._has_received = bytearray(), asyncio.Event()
-        self._end = ""
-        self._silent_seconds = 0.0
+        self._end, self._silent_seconds = "", 0.0
         # The start of a line, and the event that the next empty line ends.
         self._line, self._name, self._text = bytearray(), b"", bytearray()
 
@@ -356,7 +355,7 @@ class _Stream:
             async for piece in response.aiter_raw():
                 self._received += piece
                 self._has_received.set()
-        except (httpx.HTTPError, OSError) as error:
+        except httpx.HTTPError as error:
             end = reason_of(error)
         self._end = end
         self._has_received.set()
@@ -372,18 +371,18 @@ class _Stream:
                 raise _Silence(f"nothing from the stream within {SILENCE_SECONDS:g} seconds") from None
             return []
         await asyncio.sleep(GATHER_SECONDS)
-        if self._end and not self._received:
-            raise FeedError(self._end)
+        received, self._received = self._received, bytearray()
         if not self._end:
             self._has_received.clear()
+        elif not received:
+            raise FeedError(self._end)
         self._silent_seconds = 0.0
         self.has_lasted = monotonic() > self.opened_at + SILENCE_SECONDS
-        events = list(self._parse(bytes(self._received)))
-        self._received.clear()
+        events = list(self._parse(received))
         self.has_events = self.has_events or bool(events)
         return events
 
-    def _parse(self, received: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def _parse(self, received: bytearray) -> Iterator[tuple[bytes, bytes]]:
         """Yield the events that end."""
         self._line += received
         *lines, self._line = self._line.split(b"\n") if b"\n" in received else [self._line]
@@ -440,10 +439,7 @@ def _freshness(response: httpx.Response) -> Freshness:
 
 
 def _common(found: Collection[Freshness]) -> Freshness:
-    """Return the freshness of books from several responses: the as_of that all have, and the earliest publish time.
-
-    If something was published during a round, the responses have several. Then no as_of is true of all books.
-    """
+    """Return the freshness of several responses: the as_of if all have the same, and the earliest publish time."""
     as_ofs = {one.as_of for one in found}
     times = [one.published_at for one in found if one.published_at is not None]
     return Freshness(as_ofs.pop() if len(as_ofs) == 1 else None, min(times) if len(times) == len(found) else None)
