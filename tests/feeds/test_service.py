@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, PairNotFound, wire
+from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair, PairNotFound, wire
 from market_index.strategies import market_indexes
 from market_index.wire import format_time
 from market_index_feeds import FeedError, open_feed
@@ -98,6 +98,18 @@ def change(number: int, spot: object) -> bytes:
     return event("change", wire.order_book_changes_to_json(book(number, spot), OrderBook(pair(number))))
 
 
+def retracted(number: int) -> bytes:
+    return event("retract", wire.pair_to_json(pair(number)))
+
+
+def spoiled(number: int) -> bytes:
+    """Return an invalid book."""
+    return event("book", wire.pair_to_json(pair(number)).replace(b"}", b',"bids":7}'))
+
+
+REPAIRED = books(1, spot=2) + retracted(2)
+
+
 def deep(number: int, step: int) -> OrderBook:
     """Return a book of many levels, of which one depends on the step, as does the spot price."""
     levels = [(str(price), price) for price in range(1, 60)]
@@ -164,32 +176,33 @@ class TestStream:
                     slot_of(version.index)
                 }
 
-    def test_what_no_version_event_ends_is_not_shown(self, streaming: Front, stream_url: str):
-        streaming.scripts = [
-            [books(1, 2, spot=1), ends(1), books(1, spot=9), event("retract", wire.pair_to_json(TWO)), b"event: vers"],
-            [books(1, 2, spot=5), ends(2), HOLD],
-        ]
+    @pytest.mark.parametrize(
+        ("first", "second", "shown", "invalid"),
+        [
+            # What no version has ended is not shown.
+            (ends(1) + books(1, spot=9) + retracted(2) + b"event: ve", books(1, 2, spot=5), {1: "5", 2: "5"}, []),
+            # A stream begins with the whole content. A change of a book of an earlier stream is not applied.
+            (ends(1), books(1, spot=1), {1: "1"}, []),
+            (ends(1), books(1, spot=2) + change(2, 9), {1: "2", 2: "1"}, [TWO]),
+            # A valid book or a retraction repairs an invalid record.
+            (ends(1), books(3, spot=3) + spoiled(1) + spoiled(2) + ends(1) + REPAIRED, {1: "2", 3: "3"}, []),
+        ],
+    )
+    def test_what_streams_show(
+        self, streaming: Front, stream_url: str, first: bytes, second: bytes, shown: object, invalid: list[Pair]
+    ):
+        streaming.scripts = [[books(1, 2, spot=1), ends(1)], [books(1, 2, spot=1), first], [second, ends(2), HOLD]]
         with Reader(open_feed(stream_url)) as reader:
-            reader.until(lambda version: slot_of(version.index) == 2)
-            assert [spots(version.index) for version in reader.versions] == [{1: "1", 2: "1"}, {1: "5", 2: "5"}]
-
-    def test_each_stream_begins_with_the_whole_content(self, streaming: Front, stream_url: str):
-        streaming.scripts = [[books(1, 2, 3, spot=1), ends(1)], [books(1, spot=1), ends(2), HOLD]]
-        with Reader(open_feed(stream_url)) as reader:
-            reader.until(lambda version: slot_of(version.index) == 2)
-            assert spots(reader.index) == {1: "1"}
-            assert reader.index[ONE] is reader.versions[0].index[ONE]
-
-    def test_no_change_is_applied_to_a_book_of_an_earlier_stream(self, streaming: Front, stream_url: str):
-        streaming.scripts = [[books(1, 2, spot=1), ends(1)], [books(1, spot=2), change(2, 9), ends(2), HOLD]]
-        with Reader(open_feed(stream_url)) as reader:
-            reader.until(lambda version: bool(version.invalid))
-            assert (spots(reader.index), reader.versions[-1].invalid) == ({1: "2", 2: "1"}, frozenset({TWO}))
+            before = reader.pull().index[ONE]
+            reader.until(lambda version: spots(version.index) == shown)
+            assert reader.versions[-1].invalid == frozenset(invalid)
+            assert (reader.index[ONE] is before) == (reader.index[ONE] == before)
+            assert {"9"}.isdisjoint(spot for version in reader.versions for spot in spots(version.index).values())
 
     @pytest.mark.parametrize(
         ("sent", "invalid", "reason"),
         [
-            (event("book", wire.pair_to_json(TWO).replace(b"}", b',"bids":7}')), TWO, "must be an array"),
+            (spoiled(2), TWO, "must be an array"),
             (event("book", b"\xff rubbish"), None, "rejected: "),
             (event("change", body_of(2, 2)[:-2]), None, "rejected: "),
             (change(3, 1), THREE, "a change must follow the valid book of its pair"),
@@ -224,14 +237,6 @@ class TestStream:
             reader.until(lambda _: "an invalid book was not repaired" in str(reader.feed.problem))
             reader.until(lambda version: slot_of(version.index) == 4)
             assert (spots(reader.index), reader.versions[-1].invalid) == ({1: "8", 2: "8"}, frozenset())
-
-    def test_a_valid_book_or_a_retraction_repairs_an_invalid_record(self, streaming: Front, stream_url: str):
-        spoiled = [event("book", wire.pair_to_json(one).replace(b"}", b',"bids":7}')) for one in (ONE, TWO)]
-        retracted = event("retract", wire.pair_to_json(TWO))
-        streaming.scripts = [[books(1, 2, 3, spot=1), *spoiled, ends(1), books(1, spot=2), retracted, ends(2), HOLD]]
-        with Reader(open_feed(stream_url)) as reader:
-            reader.until(lambda version: slot_of(version.index) == 2)
-            assert (spots(reader.index), reader.versions[-1].invalid) == ({1: "2", 3: "1"}, frozenset())
 
     @pytest.mark.parametrize(
         ("sent", "problem"),
