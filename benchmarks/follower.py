@@ -51,16 +51,20 @@ def arrivals(seconds: float) -> Iterator[Row]:
 
 
 def followed(kind: str, busy: int, seconds: float) -> list[float]:
-    """Return the milliseconds until the changes of all pairs but the busy one were live."""
-    live, waits = LiveIndex(), []
+    """Return the milliseconds until the changes of all pairs but the busy one were live.
+
+    A change that was published while the follower started is not counted: it waited for the first books.
+    """
+    live, waits = LiveIndex(), list[float]()
     with serving(kind, PAIRS, busy) as url, open_feed(url) as feed:
         feed.start(live)
-        ends_at = time.monotonic() + seconds
+        started_at, ends_at = time.monotonic_ns(), time.monotonic() + seconds
         changes = live.changes()
         next(changes)
         for _, changed, _ in changes:
             now = time.monotonic_ns()
-            waits += [(now - int(one.spot)) / 1e6 for one in changed if one.spot and one.pair != BUSY]
+            published = [int(one.spot) for one in changed if one.spot and one.pair != BUSY]
+            waits += [(now - at) / 1e6 for at in published if at > started_at]
             if time.monotonic() > ends_at:
                 break
     return waits

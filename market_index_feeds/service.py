@@ -14,25 +14,22 @@ not valid, or no response, means that the service cannot be read now.
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
-from collections.abc import AsyncIterator, Collection, Coroutine, Generator
-from concurrent.futures import Future, wait
-from contextlib import aclosing, asynccontextmanager, closing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Iterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from importlib.metadata import version
-from math import inf
-from threading import Event, Thread
+from threading import Event
 from time import monotonic
-from typing import Any, Final, TypeVar, final
+from typing import Final, final
 from urllib.parse import urlencode
 
 import httpx
-from attrs import frozen
 
 from market_index import Freshness, InvalidFreshness, MarketIndex, MarketIndexError, OrderBook, Pair, wire
 from market_index.errors import safe_repr
 from market_index.wire import AS_OF, PUBLISHED_AT, parse_time
 from market_index_feeds.errors import FeedError, reason_of
+from market_index_feeds.event_loop import blocking, pulled
 from market_index_feeds.opened import shown_name
 from market_index_feeds.source import UNKNOWN, NoVersion, Progress, Source, Version
 
@@ -54,17 +51,11 @@ EXCHANGE_SECONDS: Final = 20.0
 CONNECT_SECONDS: Final = 5.0
 """Timeout of a connection, with its TLS handshake."""
 
-MAX_RETRY_SECONDS: Final = 60.0
-"""The longest pause that a service can ask for with `Retry-After`."""
-
 MAX_IN_FLIGHT: Final = 8
 """How many requests are in flight at the same time."""
 
-STOP_SECONDS: Final = 0.1
-"""The maximum delay until a request notices that it is to stop."""
-
-CLOSE_SECONDS: Final = 1.0
-"""How long the end of a source waits for the end of its requests."""
+GATHER_SECONDS: Final = 0.001
+"""How long bytes of a stream are received before their events are read, so that a slow caller gets fewer versions."""
 
 EVENTS: Final = "text/event-stream"
 HEADERS: Final = {
@@ -76,27 +67,9 @@ HEADERS: Final = {
 
 STREAM: Final = "/stream?levels=changed"
 PAIR_LIST: Final = "/trading-view/pair-list"
-ORDER_BOOK: Final = "/trading-view/order-book"
 
 UNAVAILABLE: Final = frozenset({429, 502, 503, 504})
 """The statuses by which a service, or a proxy in front of it, says that it can respond later."""
-
-# A malformed tag would break the next request, and a longer one take memory for each pair.
-_IS_ETAG: Final = re.compile(r'(W/)?"[!#-~]{0,256}"', re.ASCII).fullmatch
-# The number of seconds of a Retry-After (RFC 9110). A date is ignored: it depends on two clocks.
-_IS_DELAY: Final = re.compile(r"\d{1,9}", re.ASCII).fullmatch
-
-T = TypeVar("T")
-
-
-@frozen
-class _Response:
-    """A response of status 200, 304 or 404."""
-
-    status: int
-    body: bytes
-    etag: str
-    freshness: Freshness
 
 
 class _Invalid(FeedError):
@@ -118,92 +91,90 @@ class ServiceSource(Source):
     def __init__(self, url: str) -> None:
         super().__init__(shown_name(url))
         self._url = _base_url(url, self.name)
-        # The monotonic time until which nothing is requested, and why.
-        self._paused_until, self._pause = 0.0, ""
-        # What the stream has sent since its last version, and whether the next one is its first.
-        self._books: dict[Pair, OrderBook] = {}
-        self._retracted: set[Pair] = set()
-        self._invalid: set[Pair | None] = set()
-        self._is_first = True
         self._silences = 0
-        # What polling has received.
-        self._pairs: tuple[Pair, ...] = ()
-        self._list_etag = ""
-        self._known: dict[Pair, tuple[OrderBook, str]] = {}  # with the entity tag
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Follow the stream, or poll the service once a second. A round of many pairs takes longer."""
-        if monotonic() < self._paused_until:
-            raise FeedError(self._pause)
-        with closing(_Client(self._url)) as client:
-            while self._silences < MAX_SILENCES and not stop.is_set():
+        return pulled(self._versions(), stop, progress)
+
+    def read_order_book(self, pair: Pair) -> Version:
+        """Return a version with the book of one pair: one request."""
+        return blocking(lambda: asyncio.run(self._read_order_book(pair)))
+
+    def reject_once(self, pair: Pair | None, record: str, reason: object, invalid: set[Pair | None]) -> None:
+        """Add the pair of an invalid record. It is counted and logged once, until its record is valid."""
+        if pair not in invalid and (self.last is None or pair not in self.last.invalid):
+            self.reject(record, reason)
+        invalid.add(pair)
+
+    async def _versions(self) -> AsyncGenerator[Version | NoVersion, None]:
+        async with aclosing(_Client(self._url)) as client:
+            polling = _Polling(self, client)
+            while self._silences < MAX_SILENCES:
                 try:
-                    yield from self._streamed(client, stop, progress)
-                    break
+                    async with client.stream() as stream:
+                        if stream is None:
+                            break
+                        following = _Following(self, stream, polling)
+                        while True:
+                            found = await following.next()
+                            if stream.has_lasted:
+                                self._silences = 0
+                            yield found
+                            if following.is_damaged and monotonic() > stream.opened_at + REPAIR_SECONDS:
+                                raise FeedError("an invalid book was not repaired; the stream is opened again")
                 except _Silence:
                     self._silences += 1
                     if self.last is not None:
                         raise
             # After polling has failed, the stream is tried again.
             self._silences = 0
-            while not stop.is_set() and (found := client.run(self._round(client), stop, progress)) is not None:
-                progress = None
-                yield found
-                stop.wait(CHECK_SECONDS)
+            while True:
+                yield await polling.next()
+                await asyncio.sleep(CHECK_SECONDS)
 
-    def read_order_book(self, pair: Pair) -> Version:
-        """Return a version with the book of one pair: one request."""
-        with closing(_Client(self._url)) as client:
-            response = client.run(self._get(client, ORDER_BOOK, pair), Event())
-        if response is None or response.status == 404:
+    async def _read_order_book(self, pair: Pair) -> Version:
+        async with aclosing(_Client(self._url)) as client:
+            response, body = await client.get(_book_target(pair))
+        if response.status_code == 404:
             return Version(MarketIndex())
-        return Version(MarketIndex([_book(response, pair)]).with_freshness(response.freshness))
+        return Version(MarketIndex([_book(response, body, pair)]).with_freshness(_freshness(response)))
 
-    def _streamed(
-        self, client: _Client, stop: Event, progress: Progress | None
-    ) -> Generator[Version | NoVersion, None, None]:
-        """Yield the versions of the stream until `stop` is set; none if the service has no stream."""
-        self._books, self._retracted, self._invalid, self._is_first = {}, set(), set(), True
-        stream = client.run(self._open_stream(client), stop, progress)
-        opened_at, found = monotonic(), None
-        reading: Future[list[tuple[bytes, bytes]]] | None = None
-        while stream is not None and not stop.is_set():
-            reading = reading or client.start(stream.read())
-            if client.wait(reading, stop, progress, CHECK_SECONDS):
-                for name, text in reading.result():
-                    found = self._received(name, text) or found
-                reading = None
-                if monotonic() > opened_at + SILENCE_SECONDS:
-                    self._silences = 0
-            elif not stream.has_events:
+
+@final
+class _Following:
+    """The versions of a stream. `is_damaged`: whether its last version has an invalid record."""
+
+    def __init__(self, source: ServiceSource, stream: _Stream, polling: _Polling) -> None:
+        self.is_damaged = False
+        self._source, self._stream, self._polling = source, stream, polling
+        self._found: Version | NoVersion | None = None
+        # What the stream has sent since its last version, and whether the next one is its first.
+        self._books: dict[Pair, OrderBook] = {}
+        self._retracted: set[Pair] = set()
+        self._invalid: set[Pair | None] = set()
+        self._is_first = True
+
+    async def next(self) -> Version | NoVersion:
+        """Return the newest version that has arrived; after a second without any, the last one again."""
+        while True:
+            for name, text in await self._stream.events():
+                self._receive(name, text)
+            if not self._stream.has_events:
                 # The service is slow, or has no pair.
-                client.run(self._request_list(client), stop, progress)
-                found = None if self._pairs else NoVersion()
-            if found is not None:
-                progress = None
-                yield found
-            if self._invalid and not self._is_first and monotonic() > opened_at + REPAIR_SECONDS:
-                raise FeedError("an invalid book was not repaired; the stream is opened again")
+                await self._polling.request_list()
+                self._found = None if self._polling.pairs else NoVersion()
+            if self._found is not None:
+                return self._found
 
-    async def _open_stream(self, client: _Client) -> _Stream | None:
-        """Return the stream; None if the service has none."""
-        async with _failures(f"no response to {STREAM}", SILENCE_SECONDS):
-            response = await client.request(STREAM)
-            kind = response.headers.get("content-type", "").partition(";")[0]
-            if response.status_code == 200 and kind == EVENTS and not _is_compressed(response):
-                return _Stream(response)
-            await response.aclose()
-        self._require_available(response, f"response to {STREAM} has status {response.status_code}")
-        return None
-
-    def _received(self, name: bytes, text: bytes) -> Version | NoVersion | None:
-        """Apply an event, and return the version that it ends, if any. Unknown events are ignored."""
+    def _receive(self, name: bytes, text: bytes) -> None:
+        """Apply an event. Unknown events are ignored."""
         if name == b"version":
             try:
                 freshness = wire.freshness_from_json(text, ignore_unknown=True)
             except MarketIndexError as error:
                 raise FeedError(f"invalid version in the stream: {error}") from None
-            version = self.derive(
+            version = self._source.derive(
                 self._books.values(),
                 self._retracted,
                 invalid=self._invalid,
@@ -211,55 +182,66 @@ class ServiceSource(Source):
                 freshness=freshness,
             )
             self._books, self._retracted, self._is_first = {}, set(), False
-            return version if version.index or version.invalid else NoVersion()
-        if name == b"retract":
+            self.is_damaged = bool(self._invalid)
+            self._found = version if version.index or version.invalid else NoVersion()
+        elif name == b"retract":
             if (pair := wire.pair_named_in(text)) is None:
                 raise FeedError(f"a retraction in the stream must name a pair, got {safe_repr(text)}")
             self._books.pop(pair, None)
             self._invalid.discard(pair)
             self._retracted.add(pair)
         elif name in {b"book", b"change"}:
-            is_large = len(text) > wire.MAX_ORDER_BOOK_BYTES
             try:
-                if is_large:
-                    raise _Invalid(f"must have at most {wire.MAX_ORDER_BOOK_BYTES} bytes, got more")
                 book = wire.order_book_from_json(text, ignore_unknown=True) if name == b"book" else self._changed(text)
             except MarketIndexError as error:
-                pair = None if is_large else wire.pair_named_in(text)
-                self._reject(pair, f"event of {'an unknown pair' if pair is None else pair}", error, self._invalid)
+                pair = wire.pair_named_in(text)
+                record = f"event of {'an unknown pair' if pair is None else pair}"
+                self._source.reject_once(pair, record, error, self._invalid)
             else:
                 self._invalid.discard(book.pair)
                 self._retracted.discard(book.pair)
                 self._books[book.pair] = book
-        return None
 
     def _changed(self, text: bytes) -> OrderBook:
         """Return the next book of a pair, from the changes of its levels."""
         pair, bids, asks, spot = wire.order_book_changes_from_json(text, ignore_unknown=True)
-        before = self._books.get(pair)
-        if before is None and not (self._is_first or self.last is None or pair in self._retracted):
-            before = self.last.index.get(pair)
+        before, last = self._books.get(pair), self._source.last
+        if before is None and not (self._is_first or last is None or pair in self._retracted):
+            before = last.index.get(pair)
         if before is None or pair in self._invalid:
             raise _Invalid("a change must follow the valid book of its pair")
         return before.apply(bids, asks, spot)
 
-    async def _round(self, client: _Client) -> Version | NoVersion:
+
+@final
+class _Polling:
+    """The versions of a service that is polled: each is a round of requests. `pairs` are those of the last list."""
+
+    def __init__(self, source: ServiceSource, client: _Client) -> None:
+        self.pairs: tuple[Pair, ...] = ()
+        self._source, self._client = source, client
+        self._list_etag = ""
+        # The books of the last round, with their entity tags.
+        self._known: dict[Pair, tuple[OrderBook, str]] = {}
+
+    async def next(self) -> Version | NoVersion:
         """Request the list and all books, and return them as a version."""
-        freshness = {await self._request_list(client)}
-        pairs, invalid = self._pairs, set[Pair | None]()
-        remaining = iter(pairs)
+        freshness = {await self.request_list()}
+        if not self.pairs:
+            return NoVersion()
+        remaining, known, invalid = iter(self.pairs), dict[Pair, tuple[OrderBook, str]](), set[Pair | None]()
 
         async def request_books() -> None:
             for pair in remaining:
-                book, etag = self._known.get(pair, (None, ""))
                 try:
-                    response = await self._get(client, ORDER_BOOK, pair, etag)
-                    if book is None or response.status != 304:
-                        book = _book(response, pair)
-                    self._known[pair] = book, response.etag
-                    freshness.add(response.freshness)
+                    book, etag = self._known.get(pair, (None, ""))
+                    response, body = await self._client.get(_book_target(pair), etag)
+                    if book is None or response.status_code != 304:
+                        book = _book(response, body, pair)
+                    known[pair] = book, response.headers.get("etag", "")
+                    freshness.add(_freshness(response))
                 except _Invalid as error:
-                    self._reject(pair, f"the order book of {pair}", error, invalid)
+                    self._source.reject_once(pair, f"the order book of {pair}", error, invalid)
 
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -267,75 +249,143 @@ class ServiceSource(Source):
                     tasks.create_task(request_books())
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
-        self._known = {pair: self._known[pair] for pair in pairs if pair in self._known}
-        if not pairs:
-            return NoVersion()
-        books = [book for book, _ in self._known.values()]
-        return self.derive(books, invalid=invalid, is_whole=True, freshness=_common(freshness))
+        self._known = known
+        books = [book for book, _ in known.values()]
+        return self._source.derive(books, invalid=invalid, is_whole=True, freshness=_common(freshness))
 
-    async def _request_list(self, client: _Client) -> Freshness:
+    async def request_list(self) -> Freshness:
         """Request the pair list, and return its freshness."""
-        response = await self._get(client, PAIR_LIST, None, self._list_etag)
-        if response.status == 404:
+        response, body = await self._client.get(PAIR_LIST, self._list_etag)
+        if response.status_code == 404:
             raise FeedError("there is no pair list below this URL")
-        if response.status == 200:
+        if response.status_code == 200:
             try:
-                pairs = tuple(info.pair for info in wire.pair_list_from_json(response.body, ignore_unknown=True))
+                self.pairs = tuple(info.pair for info in wire.pair_list_from_json(body, ignore_unknown=True))
             except MarketIndexError as error:
                 raise FeedError(f"invalid pair list: {error}") from None
-            self._pairs, self._list_etag = pairs, response.etag
-        return response.freshness
+        self._list_etag = response.headers.get("etag", "")
+        return _freshness(response)
 
-    async def _get(self, client: _Client, path: str, pair: Pair | None, etag: str = "") -> _Response:
-        """Return a response. Raises `_Invalid`, and `FeedError` if there is none."""
-        query = "" if pair is None else f"?{urlencode({'base': pair.base, 'quote': pair.quote})}"
-        target = f"{path}{query}"
+
+@final
+class _Client:
+    """Sends requests to a service."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        # Not `AsyncClient`: that takes twice as long, and has cookies, redirects and the proxies of the environment.
+        self._transport = httpx.AsyncHTTPTransport(
+            verify=ssl.create_default_context() if url.startswith("https") else False
+        )
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+
+    async def get(self, target: str, etag: str = "") -> tuple[httpx.Response, bytes]:
+        """Return a response of status 200, 304 or 404, and its body.
+
+        Raises `_Invalid`, and `FeedError` if there is none.
+        """
+        body = bytearray()
         async with _failures(f"no response to {target}", EXCHANGE_SECONDS):
-            response = await client.request(target, etag)
-            async with aclosing(response):
-                body = await _body(response, target)
+            response = await self._send(target, etag)
+            # To its end, also if it is too large: a loop that is left leaves the generators of httpx behind.
+            async for piece in response.aiter_raw():
+                if len(body) <= wire.MAX_ORDER_BOOK_BYTES:
+                    body += piece
+        if len(body) > wire.MAX_ORDER_BOOK_BYTES:
+            raise _Invalid(f"response to {target} must have at most {wire.MAX_ORDER_BOOK_BYTES} bytes, got more")
         status = response.status_code
         if status in {200, 404} or (status == 304 and etag):
-            tag = etag if status == 304 else _only(response, "etag")
-            return _Response(status, body, tag if tag and _IS_ETAG(tag) else "", _freshness(response))
+            return response, bytes(body)
         reason = f"response to {target} has status {status}: {safe_repr(str(body, 'utf-8', 'replace'))}"
-        self._require_available(response, reason)
-        raise _Invalid(reason)
+        raise FeedError(reason) if status in UNAVAILABLE else _Invalid(reason)
 
-    def _require_available(self, response: httpx.Response, reason: str) -> None:
-        """Raise `FeedError` if the service can respond later, and remember the pause that it asks for."""
-        if response.status_code in UNAVAILABLE:
-            delay = _only(response, "retry-after") or ""
-            self._paused_until = monotonic() + (min(float(delay), MAX_RETRY_SECONDS) if _IS_DELAY(delay) else 0.0)
-            self._pause = reason
-            raise FeedError(reason)
+    @asynccontextmanager
+    async def stream(self) -> AsyncIterator[_Stream | None]:
+        """Open the stream of changes, and read it in a task until the end of the block; None if there is none."""
+        async with _failures(f"no response to {STREAM}", SILENCE_SECONDS):
+            response = await self._send(STREAM)
+        async with aclosing(response):
+            status = response.status_code
+            if status in UNAVAILABLE:
+                raise FeedError(f"response to {STREAM} has status {status}")
+            if status != 200 or response.headers.get("content-type", "").partition(";")[0] != EVENTS:
+                yield None
+                return
+            stream = _Stream()
+            receiving = asyncio.create_task(stream.receive(response))
+            try:
+                yield stream
+            finally:
+                receiving.cancel()
+                await asyncio.wait({receiving})
 
-    def _reject(self, pair: Pair | None, record: str, reason: object, invalid: set[Pair | None]) -> None:
-        """Add the pair of an invalid record. It is counted and logged once, until its record is valid."""
-        if pair not in invalid and (self.last is None or pair not in self.last.invalid):
-            self.reject(record, reason)
-        invalid.add(pair)
+    async def _send(self, target: str, etag: str = "") -> httpx.Response:
+        """Send a request, and return the response, whose body is to be read."""
+        connect = {"timeout": {"connect": CONNECT_SECONDS}}
+        headers = HEADERS | ({"If-None-Match": etag} if etag else {})
+        request = httpx.Request("GET", f"{self._url}{target}", headers=headers, extensions=connect)
+        return await self._transport.handle_async_request(request)
 
 
 @final
 class _Stream:
-    """An open stream of server-sent events, parsed as the HTML standard says. `has_events`: whether it has sent any."""
+    """An open stream of server-sent events, parsed as the HTML standard says.
 
-    def __init__(self, response: httpx.Response) -> None:
-        self.has_events = False
-        self._pieces = response.aiter_raw()
+    `has_events`: whether the service has sent any. `has_lasted`: whether it has sent something after `SILENCE_SECONDS`.
+    """
+
+    def __init__(self) -> None:
+        self.has_events = self.has_lasted = False
+        self.opened_at = monotonic()
+        self._received, self._has_received = bytearray(), asyncio.Event()
+        self._end, self._silent_seconds = "", 0.0
         # The start of a line, and the event that the next empty line ends.
         self._line, self._name, self._text = bytearray(), b"", bytearray()
 
-    async def read(self) -> list[tuple[bytes, bytes]]:
-        """Return the names and texts of the events that the next piece ends."""
-        async with _failures("nothing from the stream", SILENCE_SECONDS):
-            piece = await anext(self._pieces, None)
-        if piece is None:
-            raise FeedError("the stream has ended")
-        self._line += piece
-        events = []
-        *lines, self._line = self._line.split(b"\n") if b"\n" in piece else [self._line]
+    async def receive(self, response: httpx.Response) -> None:
+        """Receive all that arrives whenever the event loop runs, until the stream ends, or the task is cancelled.
+
+        A loop that is left otherwise would leave the generators of httpx behind.
+        """
+        end = "the stream has ended"
+        try:
+            async for piece in response.aiter_raw():
+                self._received += piece
+                self._has_received.set()
+        except httpx.HTTPError as error:
+            end = reason_of(error)
+        self._end = end
+        self._has_received.set()
+
+    async def events(self) -> list[tuple[bytes, bytes]]:
+        """Return the names and texts of the events that have arrived, at most a second later."""
+        try:
+            await asyncio.wait_for(self._has_received.wait(), CHECK_SECONDS)
+        except TimeoutError:
+            # Not a timeout of the event loop, which does not run while the caller is busy.
+            self._silent_seconds += CHECK_SECONDS
+            if self._silent_seconds >= SILENCE_SECONDS:
+                raise _Silence(f"nothing from the stream within {SILENCE_SECONDS:g} seconds") from None
+            return []
+        await asyncio.sleep(GATHER_SECONDS)
+        received, self._received = self._received, bytearray()
+        if not self._end:
+            self._has_received.clear()
+        elif not received:
+            raise FeedError(self._end)
+        self._silent_seconds = 0.0
+        self.has_lasted = monotonic() > self.opened_at + SILENCE_SECONDS
+        events = list(self._parse(received))
+        self.has_events = self.has_events or bool(events)
+        return events
+
+    def _parse(self, received: bytearray) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the events that end."""
+        self._line += received
+        *lines, self._line = self._line.split(b"\n") if b"\n" in received else [self._line]
         # The rest of a larger event is not kept: it is invalid.
         del self._line[wire.MAX_ORDER_BOOK_BYTES + 100 :]
         for line in lines:
@@ -347,79 +397,8 @@ class _Stream:
                 self._text += value + b"\n"
             elif not line.strip(b"\r"):
                 if self._text:
-                    events.append((self._name, bytes(self._text[:-1])))
+                    yield self._name, bytes(self._text[:-1])
                 self._name, self._text = b"", bytearray()
-        self.has_events = self.has_events or bool(events)
-        return events
-
-
-@final
-class _Client:
-    """An HTTP client. Its event loop has a thread of its own: that of the caller may run one, as a notebook does."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        # Not `AsyncClient`: that takes twice as long, and has cookies, redirects and the proxies of the environment.
-        self._transport = httpx.AsyncHTTPTransport(
-            verify=ssl.create_default_context() if url.startswith("https") else False,
-            limits=httpx.Limits(max_connections=MAX_IN_FLIGHT),
-        )
-        self._loop = asyncio.new_event_loop()
-        self._started: list[Future[Any]] = []
-        self._thread = Thread(target=self._serve, name="requests", daemon=True)
-        self._thread.start()
-
-    async def request(self, target: str, etag: str = "") -> httpx.Response:
-        """Send a request, and return the response, whose body is to be read."""
-        connect = {"timeout": {"connect": CONNECT_SECONDS}}
-        headers = HEADERS | ({"If-None-Match": etag} if etag else {})
-        request = httpx.Request("GET", f"{self._url}{target}", headers=headers, extensions=connect)
-        return await self._transport.handle_async_request(request)
-
-    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine, until `close` cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        self._started = [*(one for one in self._started if not one.done()), future]
-        return future
-
-    def wait(self, future: Future[T], stop: Event, progress: Progress | None, seconds: float = inf) -> bool:
-        """Return whether a coroutine ends before `stop` is set, and in time. `progress` is called meanwhile."""
-        ends_at = monotonic() + seconds
-        while not wait([future], STOP_SECONDS).done:
-            if stop.wait(0) or monotonic() > ends_at:
-                return False
-            if progress is not None:
-                progress(0, 0)
-        return True
-
-    def run(self, work: Coroutine[Any, Any, T], stop: Event, progress: Progress | None = None) -> T | None:
-        """Return the result of a coroutine; None if `stop` is set before."""
-        future = self.start(work)
-        return future.result() if self.wait(future, stop, progress) else None
-
-    def close(self) -> None:
-        """End all requests."""
-        # Not all tasks of the loop: anyio never awaits the coroutine of a task that is cancelled before it begins.
-        for future in self._started:
-            future.cancel()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CLOSE_SECONDS)
-
-    def _serve(self) -> None:
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._end())
-        self._loop.close()
-
-    async def _end(self) -> None:
-        # A response body that was not read to its end is a chain of generators. The end of one creates the task that
-        # ends the next, but a step later.
-        idle_steps = 0
-        while idle_steps < 2:
-            tasks = asyncio.all_tasks() - {asyncio.current_task()}
-            idle_steps = 0 if tasks else idle_steps + 1
-            await (asyncio.wait(tasks) if tasks else asyncio.sleep(0))
-        await self._transport.aclose()
-        await self._loop.shutdown_asyncgens()
 
 
 @asynccontextmanager
@@ -434,24 +413,12 @@ async def _failures(what: str, seconds: float) -> AsyncIterator[None]:
         raise FeedError(reason_of(error)) from None
 
 
-async def _body(response: httpx.Response, target: str) -> bytes:
-    """Return the whole body. Raises `_Invalid`."""
-    if _is_compressed(response):
-        raise _Invalid(f"response to {target} must not be compressed")
-    body = bytearray()
-    async for piece in response.aiter_raw():
-        body += piece
-        if len(body) > wire.MAX_ORDER_BOOK_BYTES:
-            raise _Invalid(f"response to {target} must have at most {wire.MAX_ORDER_BOOK_BYTES} bytes, got more")
-    return bytes(body)
-
-
-def _book(response: _Response, pair: Pair) -> OrderBook:
+def _book(response: httpx.Response, body: bytes, pair: Pair) -> OrderBook:
     """Return the book of a response. Raises `_Invalid` if it is not a valid book of the pair."""
-    if response.status == 404:
+    if response.status_code == 404:
         raise _Invalid("not found, although the list contains the pair")
     try:
-        book = wire.order_book_from_json(response.body, ignore_unknown=True)
+        book = wire.order_book_from_json(body, ignore_unknown=True)
     except MarketIndexError as error:
         raise _Invalid(str(error)) from None
     if book.pair != pair:
@@ -459,33 +426,20 @@ def _book(response: _Response, pair: Pair) -> OrderBook:
     return book
 
 
-def _is_compressed(response: httpx.Response) -> bool:
-    codings = response.headers.get_list("content-encoding", split_commas=True)
-    return any(coding.lower() != "identity" for coding in codings)
-
-
-def _only(response: httpx.Response, name: str) -> str | None:
-    """Return the value of a header; None if it is missing or repeated."""
-    values = response.headers.get_list(name)
-    return values[0] if len(values) == 1 else None
+def _book_target(pair: Pair) -> str:
+    return f"/trading-view/order-book?{urlencode({'base': pair.base, 'quote': pair.quote})}"
 
 
 def _freshness(response: httpx.Response) -> Freshness:
-    """Return what the headers say. A value that is missing, repeated or invalid is not known."""
-    found = UNKNOWN
+    """Return what the headers say; nothing is known if one of them is invalid."""
+    published_at = response.headers.get(PUBLISHED_AT)
     with suppress(InvalidFreshness):
-        found = Freshness(_only(response, AS_OF))
-    with suppress(InvalidFreshness):
-        text = _only(response, PUBLISHED_AT)
-        found = Freshness(found.as_of, None if text is None else parse_time(text))
-    return found
+        return Freshness(response.headers.get(AS_OF), published_at and parse_time(published_at))
+    return UNKNOWN
 
 
 def _common(found: Collection[Freshness]) -> Freshness:
-    """Return the freshness of books from several responses: the as_of that all have, and the earliest publish time.
-
-    If something was published during a round, the responses have several. Then no as_of is true of all books.
-    """
+    """Return the freshness of several responses: the as_of if all have the same, and the earliest publish time."""
     as_ofs = {one.as_of for one in found}
     times = [one.published_at for one in found if one.published_at is not None]
     return Freshness(as_ofs.pop() if len(as_ofs) == 1 else None, min(times) if len(times) == len(found) else None)
