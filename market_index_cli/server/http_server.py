@@ -9,7 +9,8 @@ uvicorn accepts a request head of any size, over any time, on any number of conn
   connection gets 503.
 
 Cached responses are sent without a task and ASGI messages, which takes a third less time. uvicorn has no interface for
-this and none for the limits. `tests/market_index_cli/server/test_uvicorn.py` tests what each of these names means:
+this and none for the limits. Tests of `tests/market_index_cli/server/test_http_server.py` fail if a name has another
+meaning:
 
 | name of uvicorn | used to |
 |---|---|

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -128,6 +129,9 @@ def _serve(
     with listen_errors(url_of(listener)):
         # Another process may have bound the same address and listened on it while the feed was loading.
         listener.listen()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # An exception before the event loop runs would leave a warning of Python.
+        signal.signal(number, server.handle_exit)
     LOG.info("listening on %s", url_of(listener))
     on_serving()
     server.run([listener])

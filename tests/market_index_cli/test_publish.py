@@ -178,7 +178,6 @@ def test_events_of_orders_are_the_whole_content_of_the_store(store: Path, lines:
             {9},
             "cannot remove order 'z': there is no such order; waiting for a reset",
         ),
-        (START + remove("z") + RESET + block("slot 2"), set[int](), "line 4 rejected: cannot remove order 'z'"),
         (place("a") + block("slot 1"), {9}, "waiting for a reset"),
     ],
 )

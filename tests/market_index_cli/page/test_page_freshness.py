@@ -95,14 +95,12 @@ def test_every_state_follows_from_the_last_response(tmp_path: Path):
     assert found == [[expected] for *_, expected in cases]
 
 
-def test_an_age_includes_the_time_of_the_request(tmp_path: Path):
-    [[found]] = evaluate([(FRESH, 1000, 5000, 0)], folder=tmp_path)["visits"]
-    assert found == ["live", "last publication 6 s ago"]
-
-
-def test_a_source_without_publish_times_is_live_once_a_publication_arrived(tmp_path: Path):
+def test_a_state_follows_from_the_responses_before_it(tmp_path: Path):
+    """A source without publish times is live once a publication arrived."""
     loaded = FROM_FILE | {"quiet_seconds": 5}
     found = evaluate(
+        # An age includes the time of the request.
+        [(FRESH, 1000, 5000, 0)],
         [(loaded, 1000, 1010, 0), (loaded | {"quiet_seconds": 7}, 3000, 3010, 0), (FROM_FILE, 7000, 7010, 0)],
         # The publication is from before the first response arrived.
         [(loaded, 1000, 3000, 0), (FROM_FILE, 5000, 5010, 0)],
@@ -114,6 +112,7 @@ def test_a_source_without_publish_times_is_live_once_a_publication_arrived(tmp_p
         folder=tmp_path,
     )["visits"]
     assert found == [
+        [["live", "last publication 6 s ago"]],
         [UNKNOWN, UNKNOWN, LIVE],
         [UNKNOWN, UNKNOWN],
         [UNKNOWN, UNREPORTED, UNKNOWN],

@@ -7,8 +7,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 from unittest.mock import Mock
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
 from market_index_cli.server.http_server import Server
 
 
@@ -69,11 +67,11 @@ class Loop:
             call(*arguments)
 
 
-def connected(server: Server, loop: Loop, kind: Callable[..., HttpToolsProtocol] | None = None) -> Any:
-    """Return a connection of the server, or of another kind, with a `Transport`."""
+def connected(server: Server, loop: Loop) -> Any:
+    """Return a connection of the server, with a `Transport`."""
     if not server.config.loaded:
         server.config.load()
-    made: Any = (kind or server.config.http_protocol_class)(  # type: ignore[call-arg]  # as in uvicorn
+    made: Any = server.config.http_protocol_class(  # type: ignore[call-arg]  # as in uvicorn
         config=server.config, server_state=server.server_state, app_state={}, _loop=loop
     )
     made.connection_made(Transport())
