@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
@@ -17,11 +17,11 @@ _LARGE_BYTES: Final = 4 * 1024 * 1024
 
 
 @contextmanager
-def loading(label: str, is_ending: Callable[[], bool] | None = None) -> Iterator[Progress]:
+def loading(label: str) -> Iterator[Progress]:
     """Yield a progress callback, which shows a progress bar for a large source on a terminal.
 
-    Once `is_ending` returns True, the callback raises `SystemExit(0)` to interrupt the loading. At the end, all objects
-    are excluded from garbage collections: each full one would inspect what was loaded, and block all threads.
+    At the end, all objects are excluded from garbage collections: each full one would inspect what was loaded, and
+    block all threads.
     """
     on_terminal = sys.stderr.isatty()
     with ExitStack() as stack:
@@ -30,8 +30,6 @@ def loading(label: str, is_ending: Callable[[], bool] | None = None) -> Iterator
 
         def show(done: int, total: int) -> None:
             nonlocal bar
-            if is_ending is not None and is_ending():
-                raise SystemExit(0)
             if bar is None and on_terminal and total >= _LARGE_BYTES:
                 bar = stack.enter_context(click.progressbar(length=total, label=label, file=sys.stderr))
             if bar is not None:

@@ -1,4 +1,4 @@
-"""Exit codes, and the exception that causes them. It is printed as one line on standard error."""
+"""Exit codes, and the exception that causes them. It is printed or logged as one line."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ EXIT_LISTEN: Final = 4
 
 EXIT_REJECTED: Final = 5
 """A record was rejected; all others were processed, unless the command replaces the content of a store."""
-
-_SERVER_PACKAGES: Final = {"anyio", "httptools", "starlette", "uvicorn"}
 
 
 class Failed(click.ClickException):
@@ -70,16 +68,3 @@ def listen_errors(address: str) -> Iterator[None]:
     except (OSError, ValueError) as error:  # a UnicodeError is a ValueError
         reason = getattr(error, "strerror", None) or error
         raise Failed(EXIT_LISTEN, f"cannot listen on {address}: {reason}") from None
-
-
-@contextmanager
-def server_imports() -> Iterator[None]:
-    """Convert the error of a missing package of the extra `server` into an error of the command."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        package = (missing.name or "").partition(".")[0]
-        if package not in _SERVER_PACKAGES:
-            raise
-        message = f"serve needs {package}, which comes with its extra: pip install '.[server]'"
-        raise Failed(EXIT_USAGE, message) from None

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
-
-import click
 
 LOG: Final = logging.getLogger("market_index_cli")
 """The log of the command."""
@@ -30,16 +25,15 @@ def log_plainly() -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
 
 
-def log_with_times(log_format: str = "text", log_level: str = "info", *, with_process: bool = False) -> None:
+def log_with_times(log_format: str, log_level: str) -> None:
     """Log with times, for a command that runs until a signal ends it.
 
     Args:
         log_format: One of `LOG_FORMATS`.
         log_level: One of `LOG_LEVELS`. Libraries log only warnings and errors. Requests are logged at any level.
-        with_process: Whether lines of text contain the process id.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter(with_process=with_process))
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     level = logging.getLevelNamesMapping()[log_level.upper()]
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING))
     for name in ("market_index_feeds", "market_index_cli"):
@@ -49,26 +43,15 @@ def log_with_times(log_format: str = "text", log_level: str = "info", *, with_pr
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
 
-@contextmanager
-def errors_logged(*, instead_of_printed: bool = True) -> Iterator[None]:
-    """Log the error that ends the process, or leave it to the command, which prints it."""
-    try:
-        yield
-    except click.ClickException as error:
-        if not instead_of_printed:
-            raise
-        LOG.log(logging.ERROR, "%s", error.format_message())
-        sys.exit(error.exit_code)
-
-
 class TextFormatter(logging.Formatter):
-    """Formats a record as a line of text without control characters: time, level, logger, message."""
+    """Formats a record as a line of text without control characters: time, level, logger, process, message."""
 
     converter = staticmethod(time.gmtime)
 
-    def __init__(self, *, with_process: bool = False) -> None:
-        process = "[%(process)d]" if with_process else ""
-        super().__init__(f"%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s{process}: %(message)s", "%Y-%m-%dT%H:%M:%S")
+    def __init__(self) -> None:
+        super().__init__(
+            "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s[%(process)d]: %(message)s", "%Y-%m-%dT%H:%M:%S"
+        )
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name is that of the base class
         """Return the line without a traceback."""

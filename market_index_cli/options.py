@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and the check of the text of an option."""
+"""Arguments and options that several commands share, and the conversion of the text of an option."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from market_index_cli.logs import LOG_FORMATS, LOG_LEVELS
 T = TypeVar("T")
 
 
-def converted(convert: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
-    """Return the callback of an option that converts its text. An error of the conversion is wrong usage."""
+def converted(convert: Callable[[str], T]) -> Callable[[str], T]:
+    """Return the type of an option that converts its text. An error of the conversion is wrong usage."""
 
-    def callback(_context: click.Context, _parameter: click.Parameter, text: str | None) -> T | None:
+    def of_option(text: str) -> T:
         try:
-            return None if text is None else convert(text)
+            return convert(text)
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
 
-    return callback
+    return of_option
 
 
-def seconds(text: str) -> float:
-    """Return a number of seconds, 0 or more. Raises `ValueError`."""
+def _seconds(text: str) -> float:
+    """Return a number of seconds, 0 or more. Raises `ValueError`. A `click.FloatRange` accepts nan."""
     with suppress(ValueError):
         if (number := float(text)) >= 0:
             return number
     raise ValueError(f"must be a number of seconds, 0 or more, got {safe_repr(text)}")
 
+
+SECONDS: Final = converted(_seconds)
 
 option: Final = partial(click.option, show_default=True, show_envvar=True)
 """An option whose help names its default and its variable, if it has them."""
@@ -57,8 +59,8 @@ LOG_LEVEL: Final = option(
 )
 WAIT: Final = option(
     "--wait",
-    default="5.0",
+    default=5.0,
     metavar="SECONDS",
-    callback=converted(seconds),
+    type=SECONDS,
     help="Timeout while others write to STORE, or its servers do not acknowledge a change.",
 )

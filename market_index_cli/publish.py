@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing, nullcontext, suppress
 from functools import cache, partial
 from threading import Event
@@ -57,7 +57,7 @@ a book is too large, the state of the orders is unknown, or BOOKS has no order b
 @click.option(
     "--as-of",
     metavar="TEXT",
-    callback=converted(lambda text: Freshness(text).as_of),
+    type=converted(lambda text: Freshness(text).as_of),
     help="What all books of STORE reflect once BOOKS is published, such as a slot or a time.",
 )
 @click.option(
@@ -93,7 +93,15 @@ def publish(
     Without BOOKS, a heartbeat is published into an existing STORE: it shows that the publisher is alive.
     """
     is_state = books is not None and books.startswith(("orders:", "replay:", "sample:"))
-    _require_usage(books, is_state=is_state, replace=replace, as_of=as_of)
+    if replace and (books is None or is_state):
+        raise click.UsageError("--replace requires BOOKS, a file with one order book per line, or -")
+    if as_of is not None and is_state:
+        raise click.UsageError(f"{books} sets the as_of of its books: omit --as-of")
+    if books is not None and not is_state and "://" in books:
+        raise click.UsageError(
+            "BOOKS must be a file with one order book per line, or - for standard input, got a URL (market-index relay "
+            "follows it)"
+        )
     # SIGTERM acts like Ctrl-C, so that publish reports what it has published.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     log_plainly()
@@ -108,20 +116,7 @@ def publish(
         else:
             with ExitStack() as stack:
                 opened = cache(lambda: stack.enter_context(open_target()))
-                _Lines(open_lines(books), opened, as_of).publish(replace=replace)
-
-
-def _require_usage(books: str | None, *, is_state: bool, replace: bool, as_of: str | None) -> None:
-    """Raise `click.UsageError` if the options do not go with the books."""
-    if replace and (books is None or is_state):
-        raise click.UsageError("--replace requires BOOKS, a file with one order book per line, or -")
-    if as_of is not None and is_state:
-        raise click.UsageError(f"{books} sets the as_of of its books: omit --as-of")
-    if books is not None and not is_state and "://" in books:
-        raise click.UsageError(
-            "BOOKS must be a file with one order book per line, or - for standard input, got a URL (market-index relay "
-            "follows it)"
-        )
+                _Lines(open_lines(books), opened, as_of, replace).publish()
 
 
 @define
@@ -131,7 +126,6 @@ class _Summary:
     name: str
     published: int = 0
     retracted: int = 0
-    changes: int = 0
     revision: int | None = None
 
     def add(self, target: Target, receipt: Receipt) -> None:
@@ -139,12 +133,9 @@ class _Summary:
         self.name, self.revision = target.name, receipt.revision
         self.published += receipt.published
         self.retracted += receipt.retracted
-        self.changes += bool(receipt.published)
 
     def __str__(self) -> str:
         text = f"{self.name}: {counted(self.published, 'order book')} published"
-        if self.changes > 1:
-            text += f" in {self.changes} changes"
         if self.retracted:
             text += f", {counted(self.retracted, 'pair')} retracted"
         return text if self.revision is None else f"{text}, revision {self.revision}"
@@ -178,17 +169,20 @@ class _Lines:
     lines: NdjsonStream
     store: Callable[[], Store]
     as_of: str | None
+    replaces: bool
     summary: _Summary = field(default=Factory(lambda self: _Summary(self.lines.name), takes_self=True))
-    invalid: set[Pair | None] = field(factory=set)
+    so_far: Change = field(factory=Change)
     left_out: set[Pair] = field(factory=set)
     hides_as_of: bool = False
 
-    def publish(self, *, replace: bool) -> None:
+    def publish(self) -> None:
         """Publish the lines, and report what was published and what was not."""
         lines, has_ended = self.lines, False
         try:
-            (self._replace if replace else self._publish)()
+            self._publish()
             has_ended = True
+        except OSError as error:
+            raise Failed(EXIT_FEED, f"{lines.name} cannot be read: {error.strerror or error}") from None
         finally:
             if has_ended or self.summary.revision is not None:
                 click.echo(self.summary)
@@ -203,45 +197,27 @@ class _Lines:
             raise SystemExit(EXIT_REJECTED)
 
     def _publish(self) -> None:
-        has_changes = False
-        for change in self._changes():
-            has_changes = has_changes or bool(change.books)
-            freshness = change.freshness
-            if change.is_end and self.as_of is not None:
-                if not has_changes:
-                    raise self._rejected("contain an order book, got none")
-                freshness = Freshness(self.as_of)
-            if change.books or freshness is not None:
-                self._write(partial(self.store().update, retract=change.retracted), change.published, freshness)
-
-    def _replace(self) -> None:
-        content, freshness = dict[Pair, OrderBook | None](), None if self.as_of is None else Freshness(self.as_of)
-        for change in self._changes():
-            content |= change.books
-            freshness = freshness if change.freshness is None else change.freshness
-        books = [book for book in content.values() if book is not None]
-        if self.lines.rejected:
-            raise self._rejected("have no invalid line to replace a store")
-        if not books:
-            raise self._rejected("contain an order book, got none")
-        self._write(self.store().replace, books, freshness)
-
-    def _changes(self) -> Iterator[Change]:
-        """Yield the changes of the lines, and show progress."""
-        lines = self.lines
-        try:
-            with loading(lines.name) as progress, closing(lines.changes(Event(), progress)) as changes:
-                for change in changes:
-                    if change.freshness is not None and self.as_of is not None:
-                        raise click.UsageError(f"{lines.name} sets the as_of of its books: omit --as-of")
-                    self.invalid = self.invalid.difference(change.books) | change.invalid
-                    yield change
-        except OSError as error:
-            raise Failed(EXIT_FEED, f"{lines.name} cannot be read: {error.strerror or error}") from None
+        given = None if self.as_of is None else Freshness(self.as_of)
+        with loading(self.lines.name) as progress, closing(self.lines.changes(Event(), progress)) as changes:
+            for change in changes:
+                if change.freshness is not None and given is not None:
+                    raise click.UsageError(f"{self.lines.name} sets the as_of of its books: omit --as-of")
+                self.so_far.add(change)
+                if not self.replaces:
+                    if change.is_end and given is not None:
+                        self._require(self.so_far.books, "contain an order book, got none")
+                        change.freshness = given
+                    if change.books or change.freshness is not None:
+                        update = partial(self.store().update, retract=change.retracted)
+                        self._write(update, change.published, change.freshness)
+        if self.replaces:
+            self._require(not self.lines.rejected, "have no invalid line to replace a store")
+            self._require(self.so_far.published, "contain an order book, got none")
+            self._write(self.store().replace, self.so_far.published, given or self.so_far.freshness)
 
     def _write(self, write: Callable[..., Receipt], books: Collection[OrderBook], freshness: Freshness | None) -> None:
         """Write books, but leave out those above a limit of the store, and an as_of that may not be true then."""
-        self.hides_as_of = bool(freshness and freshness.as_of and (self.invalid or self.left_out))
+        self.hides_as_of = bool(freshness and freshness.as_of and (self.so_far.invalid or self.left_out))
         known = freshness.without_as_of() if freshness is not None and self.hides_as_of else freshness
         try:
             receipt = write(books, freshness=known)
@@ -252,5 +228,6 @@ class _Lines:
         else:
             self.summary.add(self.store(), receipt)
 
-    def _rejected(self, rule: str) -> Failed:
-        return Failed(EXIT_REJECTED, f"{self.lines.name} must {rule}: nothing was changed")
+    def _require(self, holds: object, rule: str) -> None:
+        if not holds:
+            raise Failed(EXIT_REJECTED, f"{self.lines.name} must {rule}: nothing was changed")

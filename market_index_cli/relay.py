@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
@@ -10,7 +11,7 @@ import click
 
 from market_index_cli.console import loading
 from market_index_cli.errors import EXIT_FEED, feed_errors
-from market_index_cli.logs import LOG, errors_logged, log_with_times
+from market_index_cli.logs import LOG, log_with_times
 from market_index_cli.options import FEED, LOG_FORMAT, LOG_LEVEL, STORE, WAIT
 from market_index_feeds import Feed, Receipt, Target, mirror, open_feed, open_store
 
@@ -37,27 +38,27 @@ def relay(source: str, target: str, *, wait: float, log_format: str, log_level: 
     program may publish into STORE. While STORE cannot be written, the relay retries. A stream of order books is
     published, not relayed.
     """
+    if source == target:
+        raise click.UsageError("STORE must be another one than FEED")
     with opened_until_signal(source, log_format, log_level) as feed:
         if not feed.followed_by_many and not source.startswith(("orders:", "replay:", "sample:")):
             raise click.UsageError(
-                f"FEED must have all pairs of STORE, got a stream of order books: use market-index publish {target} "
-                f"{source}"
+                "FEED must have all pairs of STORE, got a stream of order books: use market-index publish"
             )
         mirror_logged("relaying", feed, lambda: open_store(target, wait=wait))
 
 
 @contextmanager
 def opened_until_signal(source: str, log_format: str, log_level: str) -> Iterator[Feed]:
-    """Start the log, and open a feed. SIGINT and SIGTERM end the block without an error."""
+    """Start the log, and open a feed. SIGINT and SIGTERM end the block; an error that ends it is logged."""
     log_with_times(log_format, log_level)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with (
-        errors_logged(instead_of_printed=log_format == "json"),
-        feed_errors(),
-        suppress(KeyboardInterrupt),
-        open_feed(source) as feed,
-    ):
-        yield feed
+    try:
+        with suppress(KeyboardInterrupt), feed_errors(), open_feed(source) as feed:
+            yield feed
+    except click.ClickException as error:
+        LOG.error("%s", error.format_message())
+        sys.exit(error.exit_code)
 
 
 def mirror_logged(verb: str, feed: Feed, open_target: Callable[[], Target]) -> None:

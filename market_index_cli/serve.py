@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, server_imports
-from market_index_cli.options import LOG_FORMAT, LOG_LEVEL, converted, option, seconds
+from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, EXIT_USAGE, Failed
+from market_index_cli.options import LOG_FORMAT, LOG_LEVEL, SECONDS, option
 
 
 # Each parameter has the name of its option, so that `auto_envvar_prefix` names its variable: MARKET_INDEX_MAX_AGE.
@@ -27,7 +27,7 @@ Examples:
 Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opened,
 {EXIT_LISTEN} the address cannot be listened on.""",
 )
-@click.argument("feed", metavar="[FEED]", envvar="MARKET_INDEX_FEED", required=False)
+@click.argument("feed", metavar="[FEED]", envvar="MARKET_INDEX_FEED", default="sample:")
 @option("--host", default="127.0.0.1", help="Address to listen on. The default is reachable only from this machine.")
 @option("--port", default=8000, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
 @option(
@@ -57,13 +57,13 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
 @option(
     "--max-stale",
     metavar="SECONDS",
-    callback=converted(seconds),
+    type=SECONDS,
     help="How long FEED may be unreachable before /healthz responds with 503. By default without limit.",
 )
 @option(
     "--max-quiet",
     metavar="SECONDS",
-    callback=converted(seconds),
+    type=SECONDS,
     help="How long the publisher may publish nothing before /healthz responds with 503. By default without limit.",
 )
 @option(
@@ -99,6 +99,10 @@ def serve(**arguments: Any) -> None:
     GET /healthz reports the state of FEED, GET /metrics the metrics of Prometheus, and GET /openapi.json describes
     the API.
     """
-    with server_imports():
+    try:
         from market_index_cli.server.serving import Settings, run  # noqa: PLC0415  # other commands need no web stack
+    except ModuleNotFoundError as missing:
+        package = (missing.name or "").partition(".")[0]
+        message = f"serve needs {package}, which comes with its extra: pip install '.[server]'"
+        raise Failed(EXIT_USAGE, message) from None
     raise SystemExit(run(Settings(**arguments)))

@@ -5,29 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext, suppress
 from decimal import Decimal
-from functools import partial
 from io import TextIOWrapper
-from typing import Final, TypeAlias
+from typing import Final
 
 import click
 
-from market_index import (
-    Freshness,
-    LiveIndex,
-    MarketIndex,
-    OrderBook,
-    PairNotFound,
-    Tokens,
-    parse_price,
-    wire,
-)
+from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, PairNotFound, Tokens, parse_price, wire
 from market_index_cli import terminal
 from market_index_cli.console import loading
-from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, Failed, feed_errors
+from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import containing, exact_pair, pair_of
 from market_index_cli.options import BASE, FEED, JSON, QUOTE, converted
@@ -43,8 +32,6 @@ _EVERY_DIGIT: Final = click.option(
     is_flag=True,
     help="On a terminal, show exact numbers, and each level of a book. Pipes have them always.",
 )
-
-Show: TypeAlias = Callable[[OrderBook, Freshness], None]
 
 
 @click.command(
@@ -63,7 +50,7 @@ Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read, {EXIT_R
 def pairs(source: str, *, wide: bool, text: str, every_digit: bool, tokens: Tokens | None, as_json: bool) -> None:
     """List the pairs of FEED: spot, best bid, best ask, spread, number of levels, and the assets.
 
-    On a terminal, it also prints what the books reflect and how long ago they were published, if FEED contains that.
+    On a terminal, it also prints what the books reflect and when they were published, if FEED contains that.
 
     The minter of an asset chooses its name: only the identifier is unique. In a pipe, tabs separate the columns.
     """
@@ -75,7 +62,7 @@ def pairs(source: str, *, wide: bool, text: str, every_digit: bool, tokens: Toke
         click.echo(wire.pair_list_to_json(index.pair_list()))
     elif sys.stdout.isatty():
         _print(terminal.pair_table(index.values(), display, _columns(), wide=wide))
-        _print(terminal.freshness_lines(index.freshness, datetime.now(UTC)))
+        _print(terminal.freshness_lines(index.freshness))
     else:
         _print(terminal.pair_rows(index.values(), display))
     if feed.rejected:
@@ -103,7 +90,7 @@ Exit codes: 0, {EXIT_ABSENT} FEED does not track the pair, 2 wrong usage, {EXIT_
 @click.option(
     "--step",
     metavar="PRICE",
-    callback=converted(parse_price),
+    type=converted(parse_price),
     help="On a terminal, show one level for each multiple of PRICE, a price as it is shown: bids down, asks up. The "
     "default is the sixth significant digit of the best price.",
 )
@@ -132,32 +119,31 @@ def book(
     if step is not None and every_digit:
         raise click.UsageError("--step and --every-digit exclude each other")
     display = Display(tokens_of(source, tokens), every_digit or not sys.stdout.isatty(), step)
-    show = partial(_show_book, display=display, depth=depth, as_json=as_json, watch=watch)
-    with feed_errors():
-        if watch:
-            _watch(source, base, quote, display, show)
-        else:
-            show(*_find(source, base, quote, display))
+    with feed_errors(), suppress(KeyboardInterrupt) if watch else nullcontext():
+        for found, freshness in (_watched if watch else _once)(source, base, quote, display):
+            cut = found if depth is None else found.depth(depth)
+            if as_json:
+                click.echo(wire.order_book_to_json(cut))
+            elif not sys.stdout.isatty():
+                _print(terminal.ladder_rows(cut, display))
+            else:
+                if watch:
+                    click.clear()
+                _print(terminal.ladder(found, _TERMINAL_DEPTH if depth is None else depth, display, _columns()))
+                _print(terminal.freshness_lines(freshness))
 
 
-def _find(source: str, base: str, quote: str, display: Display) -> tuple[OrderBook, Freshness]:
-    """Return the book of a pair, and its freshness. Of a store or a service, no other book is read."""
-    pair, index = exact_pair(base, quote), MarketIndex()
-    if pair is not None:
-        with open_feed(source) as feed:
-            try:
-                return feed.read_order_book(pair), _index(feed).freshness
-            except PairNotFound:
-                index = _index(feed)
-    if not index:
-        with open_feed(source) as feed:
-            index = _read(feed)
-    return index.order_book(pair_of(base, quote, index, display)), index.freshness
-
-
-def _index(feed: Feed) -> MarketIndex:
-    """Return what a feed has read so far."""
-    return MarketIndex() if feed.version is None else feed.version.index
+def _once(source: str, base: str, quote: str, display: Display) -> Iterator[tuple[OrderBook, Freshness]]:
+    """Yield the book of a pair, and its freshness. Of a store or a service, no other book is read."""
+    pair = exact_pair(base, quote)
+    with suppress(PairNotFound), open_feed(source) as feed:
+        if pair is not None and feed.followed_by_many:
+            found = feed.read_order_book(pair)
+            yield found, Freshness() if feed.version is None else feed.version.index.freshness
+            return
+    with open_feed(source) as feed:
+        index = _read(feed)
+    yield index.order_book(pair_of(base, quote, index, display)), index.freshness
 
 
 def _read(feed: Feed) -> MarketIndex:
@@ -165,40 +151,24 @@ def _read(feed: Feed) -> MarketIndex:
         return feed.read(progress)
 
 
-def _watch(source: str, base: str, quote: str, display: Display, show: Show) -> None:
-    """Show the book, and show it again when it changes."""
+def _watched(source: str, base: str, quote: str, display: Display) -> Iterator[tuple[OrderBook, Freshness]]:
+    """Yield the book of a pair, and its freshness, and yield it again when it changes."""
     live = LiveIndex()
-    with suppress(KeyboardInterrupt), open_feed(source) as feed:
+    with open_feed(source) as feed:
         with loading(feed.source) as progress:
             feed.start(live, progress)
         if feed.version is None:
-            raise Failed(EXIT_FEED, f"{feed.source} {feed.problem}")
-        index = live.current
+            raise SystemExit(EXIT_FEED)  # the feed has logged its problem
+        index, shown = live.current, None
         pair = pair_of(base, quote, index, display)
-        shown: OrderBook | None = None
         while True:
             found = index.get(pair)
             if found is not None and found != shown:
-                show(found, index.freshness)
+                yield found, index.freshness
             if found is None and shown is not None:
                 click.echo(str(PairNotFound(pair)), err=True)
             shown = found
             index = live.wait(after=index)
-
-
-def _show_book(
-    book: OrderBook, freshness: Freshness, *, display: Display, depth: int | None, as_json: bool, watch: bool
-) -> None:
-    cut = book if depth is None else book.depth(depth)
-    if as_json:
-        click.echo(wire.order_book_to_json(cut))
-    elif sys.stdout.isatty():
-        if watch:
-            click.clear()
-        _print(terminal.ladder(book, _TERMINAL_DEPTH if depth is None else depth, display, _columns()))
-        _print(terminal.freshness_lines(freshness, datetime.now(UTC)))
-    else:
-        _print(terminal.ladder_rows(cut, display))
 
 
 def _columns() -> int:

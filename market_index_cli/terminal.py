@@ -7,7 +7,6 @@ columns, and numbers are exact.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from decimal import ROUND_HALF_UP, Context, Decimal
 from itertools import accumulate, pairwise
 from typing import Final
@@ -21,29 +20,25 @@ from market_index_cli.tokens import EXACT, SHORTEST, Display, shortened
 _BAR_WIDTH: Final = 40
 _HEADINGS: Final = ("pair", "spot", "best bid", "best ask", "spread", "bids", "asks", "base", "quote")
 _FACTS: Final = len(_HEADINGS) - 2
-_IDENTIFIER_WIDTHS: Final = (128, 32, 24, SHORTEST)
-"""How wide identifiers may be, in columns: the first width with which the table fits the terminal. 128 is whole."""
-
 _LEFT_OUT: Final = "There is no room for identifiers; --wide shows them."
-_CUT: Final = "Identifiers are cut to fit; --wide shows them whole."
+_CUT: Final = "Identifiers are cut; --wide shows them whole."
 _CROSSED: Final = "In yellow, with a spread of zero or less: locked or crossed."
 
 
 def pair_table(books: Iterable[OrderBook], display: Display, columns: int, *, wide: bool = False) -> Iterator[str]:
     """Yield the lines of a table of pairs: prices, number of levels, and identifiers.
 
-    Identifiers are shortened to the number of columns of the terminal, unless `wide` is True.
+    Identifiers are shortened, and left out where the terminal has no room for them, unless `wide` is True.
     """
     books = list(books)
     facts = [_facts(book, display) for book in books]
-    note = None
-    for width in _IDENTIFIER_WIDTHS:
-        ids = [(shortened(book.pair.base, width), shortened(book.pair.quote, width)) for book in books]
-        heading, *rows = _justified([_HEADINGS, *(row + pair for row, pair in zip(facts, ids, strict=True))])
-        if wide or max(map(_width, (heading, *rows))) <= columns:
-            break
-        note = _CUT
-    else:
+    ids = [
+        tuple(str(one) if wide else shortened(one, SHORTEST) for one in (book.pair.base, book.pair.quote))
+        for book in books
+    ]
+    heading, *rows = _justified([_HEADINGS, *(row + pair for row, pair in zip(facts, ids, strict=True))])
+    note = None if wide else _CUT
+    if not wide and max(map(_width, (heading, *rows))) > columns:
         heading, *rows = _justified([_HEADINGS[:_FACTS], *facts])
         note = _LEFT_OUT
     yield style(heading, bold=True)
@@ -60,7 +55,8 @@ def pair_rows(books: Iterable[OrderBook], display: Display) -> Iterator[str]:
     """Yield the table for a pipe: headings first, with tabs between the columns."""
     yield "\t".join(_HEADINGS)
     for book in books:
-        yield "\t".join((*_facts(book, display), str(book.pair.base), str(book.pair.quote)))
+        name, *numbers = _facts(book, display)
+        yield "\t".join((name, *map(_ungrouped, numbers), str(book.pair.base), str(book.pair.quote)))
 
 
 def ladder(book: OrderBook, depth: int, display: Display, columns: int) -> Iterator[str]:
@@ -71,12 +67,12 @@ def ladder(book: OrderBook, depth: int, display: Display, columns: int) -> Itera
     grouped, pair = display.grouped(book), book.pair
     shown = grouped.depth(depth)
     asks = len(shown.asks)
-    levels = [*reversed(shown.asks), *shown.bids]
+    levels = [*((Side.ASK, one) for one in reversed(shown.asks)), *((Side.BID, one) for one in shown.bids)]
     worth = [*reversed(_worth(book, shown, Side.ASK)), *_worth(book, shown, Side.BID)]
-    prices = _aligned([display.price(pair, level.price) for level in levels])
-    amounts = [display.amount(pair.base, level.accumulated_liquidity) for level in levels]
+    prices = _aligned([display.level_price(pair, level.price, side) for side, level in levels])
+    amounts = [display.amount(pair.base, level.accumulated_liquidity) for _, level in levels]
     values, totals = ([display.value(pair.quote, one[at]) for one in worth] for at in (0, 1))
-    sides = ["ask" if at < asks else "bid" for at in range(len(levels))]
+    sides = [side.value for side, _ in levels]
     cells = zip(sides, prices, amounts, values, totals, strict=True)
     heading, *lines = _justified([("side", "price", "amount", "value", "total"), *cells])
     room = min(max(columns - max(map(_width, (heading, *lines))) - 2, 1), _BAR_WIDTH)
@@ -109,35 +105,23 @@ def _worth(book: OrderBook, shown: OrderBook, side: Side) -> list[tuple[Decimal,
 def ladder_rows(book: OrderBook, display: Display) -> Iterator[str]:
     """Yield the levels in the order of the ladder, with tabs between side, price and amount; headings first."""
     yield "side\tprice\tamount"
-    for side, levels in (("ask", reversed(book.asks)), ("bid", book.bids)):
+    for side, levels in ((Side.ASK, reversed(book.asks)), (Side.BID, book.bids)):
         for level in levels:
-            amount = display.amount(book.pair.base, level.accumulated_liquidity).replace(",", "")
-            yield f"{side}\t{display.price(book.pair, level.price)}\t{amount}"
+            price = display.level_price(book.pair, level.price, side)
+            amount = display.amount(book.pair.base, level.accumulated_liquidity)
+            yield f"{side.value}\t{_ungrouped(price)}\t{_ungrouped(amount)}"
 
 
-def freshness_lines(freshness: Freshness, now: datetime) -> Iterator[str]:
-    """Yield the as_of of books and the time since their publication. An unknown value has no line.
-
-    `now` is the wall clock of this machine, in UTC. If the clock of the publisher is ahead, the time is 0 seconds.
-    """
+def freshness_lines(freshness: Freshness) -> Iterator[str]:
+    """Yield what books reflect and when they were published. An unknown value has no line."""
     if freshness.as_of is not None:
         yield style(f"as of {freshness.as_of}", dim=True)
     if freshness.published_at is not None:
-        age = duration((now - freshness.published_at).total_seconds())
-        yield style(f"published {age} ago, by the clocks of the publisher and this machine", dim=True)
+        yield style(f"published at {freshness.published_at:%Y-%m-%d %H:%M:%S} UTC", dim=True)
 
 
-def duration(seconds: float) -> str:
-    """Return a duration in the largest unit of which it has at least one (two for days), rounded down; as on the page.
-
-    >>> duration(59.9), duration(3599), duration(100_000), duration(-5)
-    ('59 s', '59 min', '27 h', '0 s')
-    """
-    whole = max(int(seconds), 0)
-    for name, length, least in (("d", 86_400, 2), ("h", 3600, 1), ("min", 60, 1)):
-        if whole >= length * least:
-            return f"{whole // length} {name}"
-    return f"{whole} s"
+def _ungrouped(number: str) -> str:
+    return number.replace(",", "")
 
 
 def _aligned(numbers: Sequence[str]) -> list[str]:
@@ -150,8 +134,9 @@ def _aligned(numbers: Sequence[str]) -> list[str]:
 
 def _facts(book: OrderBook, display: Display) -> tuple[str, ...]:
     pair, best = book.pair, display.grouped(book.depth(1))
-    bid, ask = (display.price(pair, level and level.price) for level in (best.best_bid, best.best_ask))
-    spot, spread = display.rounded(pair, book.spot), _like_bid(book, book.spread, display)
+    bid = display.level_price(pair, best.best_bid and best.best_bid.price, Side.BID)
+    ask = display.level_price(pair, best.best_ask and best.best_ask.price, Side.ASK)
+    spot, spread = display.price(pair, book.spot), _like_bid(book, book.spread, display)
     return display.pair_name(pair), spot, bid, ask, spread, str(len(book.bids)), str(len(book.asks))
 
 
@@ -160,12 +145,12 @@ def _middle(book: OrderBook, display: Display) -> str:
     state = " (crossed)" if book.is_crossed else " (locked)" if book.is_locked else ""
     spread, mid = (_like_bid(book, price, display) for price in (book.spread, book.mid))
     share = "" if book.spread is None or book.mid is None else f", {_percent(book.spread, book.mid)} %"
-    return f"spread {spread}{share}{state}  mid {mid}  spot {display.rounded(book.pair, book.spot)}"
+    return f"spread {spread}{share}{state}  mid {mid}  spot {display.price(book.pair, book.spot)}"
 
 
 def _like_bid(book: OrderBook, price: Decimal | None, display: Display) -> str:
     """Return the text of the spread or the mid. Its last digit is that of the prices of the book."""
-    return display.rounded(book.pair, price, book.best_bid and book.best_bid.price)
+    return display.price(book.pair, price, book.best_bid and book.best_bid.price)
 
 
 def _percent(part: Decimal, whole: Decimal) -> str:

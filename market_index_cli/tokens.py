@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_DOWN, ROUND_HALF_UP, ROUND_UP, Context, Decimal
 from pathlib import Path
 from typing import Final
 
 import click
 from attrs import frozen
 
-from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, OrderBook, Pair, Tokens
+from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, OrderBook, Pair, Side, Tokens
 from market_index_cli.console import counted
 from market_index_cli.options import converted
 
@@ -38,25 +38,30 @@ def read_tokens(path: Path) -> Tokens:
     return tokens
 
 
-_SAMPLE_TOKENS: Final = Path(__file__).with_name("sample-tokens.json")
-
-
 def tokens_of(source: str, tokens: Tokens | None) -> Tokens | None:
     """Return the given tokens; without, those of this package for the feed `sample:`, and None for any other."""
-    return Tokens.from_json(_SAMPLE_TOKENS.read_bytes()) if tokens is None and source == "sample:" else tokens
+    is_sample = tokens is None and source == "sample:"
+    return Tokens.from_json(Path(__file__).with_name("sample-tokens.json").read_bytes()) if is_sample else tokens
 
 
 TOKENS: Final = click.option(
     "--tokens",
     metavar="FILE",
-    callback=converted(lambda path: read_tokens(Path(path))),
+    type=converted(lambda path: read_tokens(Path(path))),
     help="Show names and whole units by the token registry (CIP-26): its folder of mappings, or a file of its entries. "
     "JSON stays in smallest units.",
 )
 
 
 _DIGITS: Final = 6
+_MAX_DIGITS: Final = 9
+"""The most digits of a price, which is far from the best one."""
+
+_MAX_LENGTH: Final = 16
+"""A longer number is shown with a power of ten, if that is shorter."""
+
 _WORDS: Final = {6: "M", 9: "B", 12: "T"}
+_RAISED: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _SMALLEST_STEP: Final = Decimal("1e-28")
 EXACT: Final = Context(prec=1000)
 """A number in whole units has at most 255 more digits than one of the ledger."""
@@ -68,7 +73,7 @@ class Display:
 
     Without `every_digit`, prices are grouped by a step, and other numbers have six significant digits. Amounts and
     values are in words from a million on. The step is in the units that are shown; by default it is the sixth
-    significant digit of the best price of a book. The web page has the same rules.
+    significant digit of the best price of a book. The web page has the same rules, and the same texts.
     """
 
     tokens: Tokens | None = None
@@ -113,35 +118,41 @@ class Display:
         """Return the names of both assets of a pair, such as `SNEK/ADA`."""
         return f"{self.name(pair.base)}/{self.name(pair.quote)}"
 
-    def price(self, pair: Pair, price: Decimal | None) -> str:
-        """Return the exact text of a price, or of a difference or mean of prices; a dash if there is none."""
-        return NO_VALUE if price is None else format(self._in_units(pair, price), "f")
+    def level_price(self, pair: Pair, price: Decimal | None, side: Side) -> str:
+        """Return the text of the price of a level: bids down, asks up. Far from the best price, it has nine digits."""
+        if price is None:
+            return NO_VALUE
+        number = self._in_units(pair, price)
+        return self._text(number, number.adjusted() - _MAX_DIGITS + 1, ROUND_UP if side is Side.ASK else ROUND_DOWN)
 
-    def rounded(self, pair: Pair, price: Decimal | None, like: Decimal | None = None) -> str:
-        """Return the text of a price that is not a level: rounded, unless every digit is shown.
+    def price(self, pair: Pair, price: Decimal | None, like: Decimal | None = None) -> str:
+        """Return the text of a price that is not a level; a dash if there is none.
 
         Its last digit is the sixth significant one of the price `like`, by default of itself. A number below that digit
         keeps its first digit, because it is not zero.
         """
-        if self.every_digit or price is None:
-            return self.price(pair, price)
+        if price is None:
+            return NO_VALUE
         number = self._in_units(pair, price)
         last = _last_digit(number if like is None else self._in_units(pair, like))
-        return format(_rounded(number, min(last, number.adjusted())), "f")
+        return self._text(number, max(min(last, number.adjusted()), number.adjusted() - _MAX_DIGITS + 1))
 
     def amount(self, asset: AssetId, amount: int) -> str:
-        """Return the text of an amount: rounded, unless every digit is shown."""
-        return self._number(Decimal(amount) if self.tokens is None else self.tokens.human_amount(asset, amount))
+        """Return the text of an amount."""
+        return self._in_words(Decimal(amount) if self.tokens is None else self.tokens.human_amount(asset, amount))
 
     def value(self, quote: AssetId, value: Decimal) -> str:
-        """Return the text of a value in smallest units of the quote: rounded, unless every digit is shown."""
+        """Return the text of a value in smallest units of the quote."""
         places = 0 if self.tokens is None else self.tokens.human_amount(quote, 1).adjusted()
-        return self._number(value.scaleb(places, EXACT).normalize(EXACT))
+        return self._in_words(value.scaleb(places, EXACT).normalize(EXACT))
 
     def _in_units(self, pair: Pair, price: Decimal) -> Decimal:
         return price if self.tokens is None else self.tokens.human_price(pair, price)
 
-    def _number(self, number: Decimal) -> str:
+    def _text(self, number: Decimal, last: int, rounding: str = ROUND_HALF_UP) -> str:
+        return format(number, ",f") if self.every_digit else _fitting(_rounded(number, last, rounding))
+
+    def _in_words(self, number: Decimal) -> str:
         return format(number, ",f") if self.every_digit else _readable(number)
 
     def names(self, asset: AssetId) -> frozenset[str]:
@@ -158,8 +169,8 @@ def _last_digit(number: Decimal) -> int:
     return number.adjusted() - _DIGITS + 1
 
 
-def _rounded(number: Decimal, exponent: int) -> Decimal:
-    return number.quantize(_unit(exponent), ROUND_HALF_UP, EXACT).normalize(EXACT)
+def _rounded(number: Decimal, exponent: int, rounding: str = ROUND_HALF_UP) -> Decimal:
+    return number.quantize(_unit(exponent), rounding, EXACT).normalize(EXACT)
 
 
 def _readable(number: Decimal) -> str:
@@ -170,9 +181,15 @@ def _readable(number: Decimal) -> str:
     """
     rounded = _rounded(number, _last_digit(number))
     power = rounded.adjusted() // 3 * 3
-    if power not in _WORDS:
-        return format(rounded, ",f")
-    return f"{rounded.scaleb(-power):f} {_WORDS[power]}"
+    return f"{rounded.scaleb(-power):f} {_WORDS[power]}" if power in _WORDS else _fitting(rounded)
+
+
+def _fitting(number: Decimal) -> str:
+    plain = format(number, ",f")
+    if len(plain) <= _MAX_LENGTH:
+        return plain
+    power = number.adjusted()
+    return min(plain, f"{number.scaleb(-power):f}\N{MULTIPLICATION SIGN}10{str(power).translate(_RAISED)}", key=len)
 
 
 def ticker(asset: AssetId) -> str:

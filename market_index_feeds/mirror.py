@@ -39,8 +39,8 @@ def mirror(
     """Make a target equal to each version of a feed, until the feed ends or is closed.
 
     The target is a store or a `Recorder`. It must have no other publisher: a mirror undoes what others change. A book
-    above a limit of the target is left out, and logged. Meanwhile the as_of of the target is not known. After an error,
-    the target is opened again.
+    above a limit of the target is left out, and logged. Meanwhile the as_of of the target is not known. The target is
+    opened at the first version, and again after an error.
 
     Args:
         feed: A feed that was not started.
@@ -94,8 +94,9 @@ class _Copy:
         self.is_new: bool = True
         self.left_out: dict[Pair, OrderBook] = {}
         self._open_target = open_target
-        self.target: Target = open_target()
-        self._is_open = True
+        # Opened for the first version: a source that has none leaves no new store.
+        self.target: Target
+        self._is_open = False
         self._content: Version | None = None
         # The last index of the source, and all pairs that the source had so far.
         self._source_index = MarketIndex()
@@ -103,7 +104,8 @@ class _Copy:
 
     def close(self) -> None:
         """Close the target. The next `write` opens and reads it."""
-        self.target.close()
+        if self._is_open:
+            self.target.close()
         self._is_open, self._content = False, None
 
     def write(self, version: Version) -> Receipt | None:

@@ -77,18 +77,28 @@ def standard_input(text: str) -> Iterator[None]:
 
 
 @contextmanager
+def own_signals() -> Iterator[None]:
+    """Restore the signal handlers at the end."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def own_signals_and_logging() -> Iterator[None]:
-    """Hide the log handlers of pytest from the command; at the end, restore the signal handler and log levels."""
+    """Hide the log handlers of pytest from the command; at the end, restore the signal handlers and log levels."""
     root = logging.getLogger()
     names = "market_index_feeds", "market_index_cli", "uvicorn.access", "uvicorn.error"
     loggers = [root, *map(logging.getLogger, names)]
     levels = [logger.level for logger in loggers]
     handlers, root.handlers = root.handlers, []
-    on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
-        yield
+        with own_signals():
+            yield
     finally:
-        signal.signal(signal.SIGTERM, on_sigterm)
         root.handlers = handlers
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import random
 import shutil
@@ -14,14 +13,14 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import nats
+import trustme
 from nats.aio.client import Client
 
-from market_index import Levels, OrderBook
+from market_index import OrderBook
 from market_index_feeds import Store, StoreError, open_store
 from tests.feeds import made_up
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -40,9 +39,6 @@ def spare_port() -> int:
         port = random.choice(PORTS)
         with suppress(OSError), closing(socket.create_server(("127.0.0.1", port))):
             return port
-
-
-_RELOADED = "Reloaded server configuration"
 
 
 class Server:
@@ -87,21 +83,10 @@ class Server:
 
     def start(self) -> None:
         self.folder.mkdir(exist_ok=True)
-        configuration = self.configure()
+        configuration = self.folder / f"{self.name}.conf"
+        configuration.write_text(f'server_name: {self.name}\nlisten: "{self.address}"\n{self.stored}\n{self.more}\n')
         with (self.folder / f"{self.name}.log").open("ab") as log:
             self.process = subprocess.Popen([*self.prefix, BINARY, "-c", configuration], stdout=log, stderr=log)
-
-    def configure(self) -> Path:
-        configuration = self.folder / f"{self.name}.conf"
-        configuration.write_text(
-            f"""
-            server_name: {self.name}
-            listen: "{self.address}"
-            {self.stored}
-            {self.more}
-            """
-        )
-        return configuration
 
     def wait(self) -> None:
         """Wait until the server accepts connections."""
@@ -133,14 +118,6 @@ class Server:
             self.process.kill()
             self.process.wait(DEADLINE_SECONDS)
             self.process = None
-
-    def reload(self, more: str) -> None:
-        """Reload the server with another configuration."""
-        reloads = self.log.count(_RELOADED)
-        self.more = more
-        self.configure()
-        self.send(signal.SIGHUP)
-        eventually(lambda: self.log.count(_RELOADED) > reloads)
 
     def empty(self) -> None:
         """Delete all stored data."""
@@ -206,14 +183,21 @@ def put(server: Server, bucket: str, key: str, value: bytes, headers: dict[str, 
     plain(server, work)
 
 
-def request(server: Server, subject: str, body: object) -> None:
-    """Send a request to the JetStream API, as the command `nats` does."""
+def ask(server: Server, subject: str, body: object = None, timeout: float = 5) -> dict[str, Any]:
+    """Return the reply to a request to the JetStream API."""
 
-    async def work(client: Client) -> None:
-        answer = json.loads((await client.request(f"$JS.API.{subject}", json.dumps(body).encode())).data)
-        assert "error" not in answer, answer
+    async def work(client: Client) -> dict[str, Any]:
+        reply = await client.request(f"$JS.API.{subject}", json.dumps(body or {}).encode(), timeout=timeout)
+        return dict(json.loads(reply.data))
 
-    plain(server, work)
+    return plain(server, work)
+
+
+def request(server: Server, subject: str, body: object = None) -> dict[str, Any]:
+    """Send a request to the JetStream API, as the command `nats` does, and return the reply."""
+    answer = ask(server, subject, body)
+    assert "error" not in answer, answer
+    return answer
 
 
 def create(server: Server, bucket: str, **settings: object) -> None:
@@ -224,69 +208,56 @@ def create(server: Server, bucket: str, **settings: object) -> None:
 
 def edit(server: Server, bucket: str, **settings: object) -> None:
     """Change settings of a bucket, as `nats stream edit` does."""
-
-    async def work(client: Client) -> None:
-        config = json.loads((await client.request(f"$JS.API.STREAM.INFO.KV_{bucket}")).data)["config"]
-        answer = await client.request(f"$JS.API.STREAM.UPDATE.KV_{bucket}", json.dumps(config | settings).encode())
-        assert "error" not in json.loads(answer.data), answer.data
-
-    plain(server, work)
-
-
-def purge(server: Server, bucket: str) -> None:
-    async def work(client: Client) -> None:
-        await client.jetstream().purge_stream(f"KV_{bucket}")
-
-    plain(server, work)
+    config = request(server, f"STREAM.INFO.KV_{bucket}")["config"]
+    request(server, f"STREAM.UPDATE.KV_{bucket}", config | settings)
 
 
 def delete(server: Server, bucket: str) -> None:
-    async def work(client: Client) -> None:
-        await client.jetstream().delete_stream(f"KV_{bucket}")
-
-    plain(server, work)
+    request(server, f"STREAM.DELETE.KV_{bucket}")
 
 
 def leader_of(server: Server, bucket: str) -> str:
     """Return the name of the server that leads a bucket; empty if there is no leader."""
-    return str(_stream_info(server, bucket).get("cluster", {}).get("leader", ""))
+    return str(_cluster_of(server, bucket).get("leader", ""))
 
 
 def current_of(server: Server, bucket: str) -> set[str]:
     """Return the names of the servers that have the whole bucket, as reported by its leader."""
-    cluster = _stream_info(server, bucket).get("cluster", {})
+    cluster = _cluster_of(server, bucket)
     replicas = cluster.get("replicas", [])
     return {cluster.get("leader", "")} | {one["name"] for one in replicas if one["current"] and not one.get("lag")}
 
 
 def length_of(server: Server, bucket: str) -> int:
     """Return the number of messages that a bucket has stored."""
-    return int(_stream_info(server, bucket, timeout=5)["state"]["last_seq"])
+    return int(request(server, f"STREAM.INFO.KV_{bucket}")["state"]["last_seq"])
 
 
-def _stream_info(server: Server, bucket: str, timeout: float = 1) -> dict[str, Any]:
-    """Return the information on the stream of a bucket; empty if no server responds."""
-
-    async def work(client: Client) -> dict[str, Any]:
-        try:
-            answer = await client.request(f"$JS.API.STREAM.INFO.KV_{bucket}", timeout=timeout)
-        except nats.errors.Error:
-            return {}
-        return dict(json.loads(answer.data))
-
-    return plain(server, work)
+def _cluster_of(server: Server, bucket: str) -> dict[str, Any]:
+    """Return which servers have a bucket; empty if no server responds."""
+    try:
+        return dict(ask(server, f"STREAM.INFO.KV_{bucket}", timeout=1).get("cluster", {}))
+    except nats.errors.Error:
+        return {}
 
 
 def noise(number: int) -> OrderBook:
-    """Return a book of about 100 kB that does not compress well."""
-    return OrderBook(made_up.pair(1000 + number), bids=_noisy_bids(), spot="1")
+    """Return a book that does not deflate well, to more than 16 kB."""
+    levels = [(f"0.{one**8:028}", one) for one in range(1, 3000)]
+    return OrderBook.from_levels(made_up.pair(1000 + number), bids=levels)
 
 
-@cache
-def _noisy_bids() -> Levels:
-    digests = [int.from_bytes(hashlib.blake2b(str(number).encode(), digest_size=11).digest()) for number in range(3000)]
-    levels = [(f"0.{digest:028}"[:30], digest % 2**64 + 1) for digest in digests]
-    return OrderBook.from_levels(made_up.pair(1000), bids=levels).bids
+def certified(folder: Path, more: str = "") -> str:
+    """Return the configuration of servers with a certificate for `localhost`, issued by a new authority."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    issued = authority.issue_cert("localhost")
+    issued.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    issued.private_key_pem.write_to_path(folder / "key.pem")
+    authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(folder / "client.pem")
+    files = {"cert_file": "cert.pem", "key_file": "key.pem", "ca_file": "ca.pem"}
+    named = ", ".join(f'{name}: "{folder / file}"' for name, file in files.items())
+    return f"tls {{ {named}, {more} }}"
 
 
 def opened(url: str) -> Store:

@@ -15,7 +15,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import cache, partial
 from operator import itemgetter
-from typing import Any, Final, NewType, TypeAlias, TypeVar, get_args, get_origin
+from typing import Any, Final, TypeAlias, TypeVar, get_args, get_origin
 
 from attrs import frozen, has
 from cattrs import AttributeValidationNote, ClassValidationError, Converter, ForbiddenExtraKeysError
@@ -89,7 +89,7 @@ def order_book_changes_from_json(
         InvalidOrderBook: The text is not JSON of this shape, a price repeats, or the pair has one asset twice. All
             three name the place.
     """
-    message = _read(text, _OrderBookChangesMessage, InvalidOrderBook, ignore_unknown=ignore_unknown)
+    message = _read(text, _OrderBookChangesMessage, InvalidOrderBook, ignore_unknown=ignore_unknown, least_amount=0)
     pair = Pair(message.base, message.quote)
     require_trackable(pair)
     return pair, _level_changes("bids", message.bids), _level_changes("asks", message.asks), message.spot
@@ -135,14 +135,14 @@ def pair_named_in(text: Bytes) -> Pair | None:
 
 
 def freshness_from_json(text: Bytes, *, ignore_unknown: bool = False) -> Freshness:
-    """Decode a freshness; `published_at` may be absent. Raises `InvalidFreshness`.
+    """Decode a freshness, also that of a commit line; `published_at` may be absent. Raises `InvalidFreshness`.
 
     `ignore_unknown` is as in `order_book_from_json`.
 
     >>> freshness_from_json(b'{"as_of": "slot 145000000"}').as_of
     'slot 145000000'
     """
-    message = _read(text, _FreshnessMessage, InvalidFreshness, ignore_unknown=ignore_unknown)
+    message = _read(text, _CommitMessage, InvalidFreshness, ignore_unknown=ignore_unknown)
     return Freshness(message.as_of, message.published_at)
 
 
@@ -212,10 +212,10 @@ def object_from_json(text: Bytes) -> dict[str, object]:
     return value
 
 
-def _read(text: Bytes, message: type[T], kind: type[MarketIndexError], *, ignore_unknown: bool = False) -> T:
+def _read(text: Bytes, message: type[T], kind: type[MarketIndexError], **rules: Any) -> T:
     """Return the message in a text. Raises an error of class `kind`, or of an invalid identifier or price."""
     try:
-        return _converter(ignore_unknown=ignore_unknown).structure(parse(text), message)
+        return _converter(**rules).structure(parse(text), message)
     except Fault as fault:
         raise fault.error(kind) from None
 
@@ -230,7 +230,7 @@ def _keys_with(key: str, text: bytes) -> frozenset[str]:
     return frozenset(value) if isinstance(value, dict) and key in value else frozenset()
 
 
-def _level_changes(side: str, levels: Iterable[_LevelChangeMessage]) -> LevelChanges:
+def _level_changes(side: str, levels: Iterable[_LevelMessage]) -> LevelChanges:
     changes: dict[Decimal, int] = {}
     for position, level in enumerate(levels):
         if level.price in changes:
@@ -288,12 +288,9 @@ def _sides(bids: Any, asks: Any) -> tuple[Levels, Levels]:
 # The place of a fault, and other messages
 
 
-_AmountOrZero = NewType("_AmountOrZero", int)
-
-
 @frozen
 class _LevelMessage:
-    """`PriceLevel` of the contract."""
+    """`PriceLevel` of the contract, or a level of the event `change`."""
 
     price: Decimal
     accumulated_liquidity: int
@@ -311,22 +308,14 @@ class _OrderBookMessage:
 
 
 @frozen
-class _LevelChangeMessage:
-    """A level of the event `change`."""
-
-    price: Decimal
-    accumulated_liquidity: _AmountOrZero
-
-
-@frozen
 class _OrderBookChangesMessage:
     """The data of the event `change`."""
 
     base: AssetId
     quote: AssetId
     spot: Decimal | None
-    bids: tuple[_LevelChangeMessage, ...]
-    asks: tuple[_LevelChangeMessage, ...]
+    bids: tuple[_LevelMessage, ...]
+    asks: tuple[_LevelMessage, ...]
 
 
 @frozen
@@ -337,17 +326,11 @@ class _PairListMessage:
 
 
 @frozen
-class _FreshnessMessage:
-    """A freshness."""
+class _CommitMessage:
+    """A commit line; without `recorded_at`, a freshness."""
 
     as_of: str | None
     published_at: datetime | None = None
-
-
-@frozen
-class _CommitMessage(_FreshnessMessage):
-    """A commit line."""
-
     recorded_at: datetime | None = None
 
 
@@ -361,13 +344,12 @@ class _RetractionMessage:
 
 
 @cache
-def _converter(*, ignore_unknown: bool) -> Converter:
+def _converter(*, ignore_unknown: bool = False, least_amount: int = 1) -> Converter:
     """Return the converter of messages. It raises `Fault`, and stops at the first one."""
     converter = Converter()
     converter.register_structure_hook(AssetId, _asset)
     converter.register_structure_hook(Decimal, partial(_structured_text, parse_price))
-    converter.register_structure_hook(int, partial(_amount, 1))
-    converter.register_structure_hook(_AmountOrZero, partial(_amount, 0))
+    converter.register_structure_hook(int, partial(_amount, least_amount))
     converter.register_structure_hook(str, partial(_structured_text, str))
     converter.register_structure_hook(datetime, partial(_structured_text, parse_time))
     converter.register_structure_hook(bool, _true)

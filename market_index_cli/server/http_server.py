@@ -243,7 +243,3 @@ class Server(uvicorn.Server):
         """Call `on_shutdown`, then accept no connection, close those without a request, and wait for responses."""
         self._on_shutdown()
         await super().shutdown(sockets)
-
-    def end(self) -> None:
-        """Request the end of the server, which may not have started yet; `should_exit` is set."""
-        self.should_exit = True

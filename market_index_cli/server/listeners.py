@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,15 +14,16 @@ _FIRST_PASSED: Final = 3
 def bind(host: str, port: int, path: Path | None = None) -> socket.socket:
     """Return a socket that is bound to the path, or else to the address.
 
-    It does not listen: connections fail until the app is served. A path stays when the server ends, and the next server
-    replaces it.
+    It does not listen: connections fail until the app is served. A socket at the path is replaced: it stays when its
+    server ends.
 
     Raises:
         OSError: it cannot be bound.
         UnicodeError: the host is not a valid host name.
     """
     if path is not None:
-        _remove_unused(path)
+        if path.is_socket():
+            path.unlink()
         found: Any = [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", str(path))]
     else:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -42,17 +41,7 @@ def bind(host: str, port: int, path: Path | None = None) -> socket.socket:
     return listener
 
 
-def _remove_unused(path: Path) -> None:
-    """Remove a socket on which no process listens. Raise `OSError` if one does; `bind` fails if it is not a socket."""
-    if path.is_socket():
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(0)  # a server that has not accepted others yet would block
-            if client.connect_ex(str(path)) != errno.ECONNREFUSED:
-                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        path.unlink()
-
-
-def passed_socket(environment: Mapping[str, str] = os.environ) -> socket.socket | None:
+def passed_socket() -> socket.socket | None:
     """Return the socket that systemd, or a program with its protocol, passes to this process; None if there is none.
 
     uvicorn's own option for it is not used: it takes every socket for a Unix socket. So the server would not send small
@@ -62,10 +51,10 @@ def passed_socket(environment: Mapping[str, str] = os.environ) -> socket.socket 
         OSError: what was passed is not a socket.
         ValueError: several were passed, or it is not a listening stream socket.
     """
-    if environment.get("LISTEN_PID") != str(os.getpid()):
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return None
-    if environment.get("LISTEN_FDS") != "1":
-        raise ValueError(f"exactly one socket must be passed, got LISTEN_FDS={environment.get('LISTEN_FDS', '')}")
+    if os.environ.get("LISTEN_FDS") != "1":
+        raise ValueError(f"exactly one socket must be passed, got LISTEN_FDS={os.environ.get('LISTEN_FDS', '')}")
     passed = socket.socket(fileno=_FIRST_PASSED)
     passed.set_inheritable(False)
     if passed.type != socket.SOCK_STREAM or not passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):

@@ -17,27 +17,24 @@ from starlette.types import ASGIApp
 from market_index import LiveIndex, Tokens
 from market_index.wire import AS_OF, PUBLISHED_AT
 from market_index_cli.console import loading
-from market_index_cli.errors import feed_errors, listen_errors
-from market_index_cli.logs import LOG, errors_logged, log_with_times
+from market_index_cli.errors import listen_errors
+from market_index_cli.logs import LOG
 from market_index_cli.page.routes import labels_json, page_routes
+from market_index_cli.relay import opened_until_signal
 from market_index_cli.server.http_server import GRACE_SECONDS, Server, connections_allowed
 from market_index_cli.server.listeners import bind, passed_socket, url_of
 from market_index_cli.server.workers import supervise
-from market_index_cli.signals import ended_by_signals
 from market_index_cli.tokens import read_tokens, tokens_of
-from market_index_feeds import Feed, open_feed
+from market_index_feeds import Feed
 from market_index_http import Health, create_app
 from market_index_http.counters import Counters
-
-SAMPLE: str = "sample:"
-"""The feed that is served if none is given."""
 
 
 @frozen
 class Settings:
     """The arguments of `serve`; picklable."""
 
-    feed: str | None
+    feed: str
     host: str
     port: int
     uds: Path | None
@@ -55,37 +52,27 @@ class Settings:
 
 def run(settings: Settings) -> int:
     """Serve until a signal ends it. Return the exit code."""
-    _log(settings)
-    with errors_logged(instead_of_printed=settings.log_format == "json"), feed_errors():
-        if settings.feed is None:
-            LOG.info("no FEED is given: serving %s, recorded order books that change", SAMPLE)
-        with _opened(settings) as feed, _listener(settings) as listener:
-            if settings.workers == 1:
-                _serve(settings, feed, listener, Counters())
-                return 0
-            if not feed.followed_by_many:
-                raise click.UsageError(f"{feed.source} can be read by only one process: omit --workers")
+    exit_code = 0
+    opened = opened_until_signal(settings.feed, settings.log_format, settings.log_level)
+    with opened as feed, _listener(settings) as listener:
+        if settings.workers == 1:
+            _serve(settings, feed, listener, Counters())
+        elif not feed.followed_by_many:
+            raise click.UsageError(f"{feed.source} can be read by only one process: omit --workers")
+        else:
             feed.close()
             table = multiprocessing.get_context("spawn").RawArray("d", Counters.table_cells(settings.workers))
             work = partial(serve_as_worker, settings, table)
-            return supervise(work, listener, settings.workers, GRACE_SECONDS + 5, Counters(table).clear)
+            exit_code = supervise(work, listener, settings.workers, GRACE_SECONDS + 5, Counters(table).clear)
+    return exit_code
 
 
 def serve_as_worker(
     settings: Settings, table: Any, listener: socket.socket, number: int, on_serving: Callable[[], object]
 ) -> None:
     """Serve in a worker process, and call `on_serving` once it listens. `number` is its row of `table`."""
-    _log(settings)
-    with errors_logged(), feed_errors(), _opened(settings) as feed, listener:
+    with opened_until_signal(settings.feed, settings.log_format, settings.log_level) as feed, listener:
         _serve(settings, feed, listener, Counters(table, number), on_serving)
-
-
-def _log(settings: Settings) -> None:
-    log_with_times(settings.log_format, settings.log_level, with_process=settings.workers > 1)
-
-
-def _opened(settings: Settings) -> Feed:
-    return open_feed(SAMPLE if settings.feed is None else settings.feed)
 
 
 def _listener(settings: Settings) -> socket.socket:
@@ -125,7 +112,7 @@ def _serve(
     counters.set_gauge("workers", settings.workers)
     # Each worker reads the file: a large argument of a worker could block its supervisor (see `workers.Work`).
     tokens = None if settings.tokens is None else read_tokens(settings.tokens)
-    app.router.routes += page_routes(labels_json(tokens_of(settings.feed or SAMPLE, tokens) or Tokens()))
+    app.router.routes += page_routes(labels_json(tokens_of(settings.feed, tokens) or Tokens()))
     server = Server(
         _with_cors(app, settings.cors_origin),
         access_log=settings.access_log,
@@ -135,16 +122,15 @@ def _serve(
         on_second=on_second,
         on_shutdown=app.end_streams,
     )
-    with ended_by_signals(server.end):
-        with loading(feed.source, lambda: server.should_exit) as progress:
-            feed.start(live, progress)
-        LOG.info("%s: %d pairs, %d records rejected", feed.source, len(live.current), feed.rejected)
-        with listen_errors(url_of(listener)):
-            # Another process may have bound the same address and listened on it while the feed was loading.
-            listener.listen()
-        LOG.info("listening on %s", url_of(listener))
-        on_serving()
-        server.run([listener])
+    with loading(feed.source) as progress:
+        feed.start(live, progress)
+    LOG.info("%s: %d pairs, %d records rejected", feed.source, len(live.current), feed.rejected)
+    with listen_errors(url_of(listener)):
+        # Another process may have bound the same address and listened on it while the feed was loading.
+        listener.listen()
+    LOG.info("listening on %s", url_of(listener))
+    on_serving()
+    server.run([listener])
 
 
 def _with_cors(app: ASGIApp, origins: tuple[str, ...]) -> ASGIApp:

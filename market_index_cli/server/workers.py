@@ -19,7 +19,6 @@ from time import monotonic, sleep
 from typing import Any, Final, TypeAlias, cast
 
 from market_index_cli.logs import LOG
-from market_index_cli.signals import ended_by_signals
 
 RESTART_SECONDS: Final = 1.0
 """Minimum time between two starts of a worker."""
@@ -50,33 +49,34 @@ def supervise(
     running: dict[int, BaseProcess] = {}
     next_start = dict.fromkeys(range(workers), -inf)
     ending: list[int] = []
-    with ended_by_signals(lambda: ending.append(0)):
-        try:
-            while not ending:
-                for number in next_start.keys() - running.keys():
-                    if monotonic() < next_start[number]:
-                        continue
-                    next_start[number] = monotonic() + RESTART_SECONDS
-                    arguments = work, listener, number, has_served, timeout
-                    process = spawning.Process(target=_in_worker, args=arguments, daemon=True)
-                    try:
-                        process.start()
-                    except OSError as error:  # too many open files or processes
-                        LOG.error("a worker cannot be started: %s", error)
-                    else:
-                        running[number] = process
-                wait([process.sentinel for process in running.values()], _POLL_SECONDS)
-                for number, ended in [(number, one) for number, one in running.items() if one.exitcode is not None]:
-                    exit_code = cast(int, ended.exitcode)
-                    if exit_code > 0 and not has_served.value:
-                        return exit_code
-                    reason = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
-                    LOG.warning("worker %d ended (%s); starting another", ended.pid, reason)
-                    del running[number]
-                    on_ended(number)
-            return 0
-        finally:
-            _end(list(running.values()), timeout)
+    # A handler that raises could lose a worker that is being started.
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, lambda *_: ending.append(0))
+    try:
+        while not ending:
+            for number in [one for one, time in next_start.items() if one not in running and time <= monotonic()]:
+                next_start[number] = monotonic() + RESTART_SECONDS
+                process = spawning.Process(
+                    target=_in_worker, args=(work, listener, number, has_served, timeout), daemon=True
+                )
+                try:
+                    process.start()
+                except OSError as error:  # too many open files or processes
+                    LOG.error("a worker cannot be started: %s", error)
+                else:
+                    running[number] = process
+            wait([process.sentinel for process in running.values()], _POLL_SECONDS)
+            for number, ended in list(running.items()):
+                if ended.exitcode is None:
+                    continue
+                if ended.exitcode > 0 and not has_served.value:
+                    return ended.exitcode
+                LOG.warning("worker %d ended (exit code %d); starting another", ended.pid, ended.exitcode)
+                del running[number]
+                on_ended(number)
+        return 0
+    finally:
+        _end(list(running.values()), timeout)
 
 
 def _end(processes: list[BaseProcess], timeout: float) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from market_index import Freshness, LiveIndex
-from market_index_feeds import Feed, FeedError, Receipt, StoreError, Target, mirror, open_feed, open_store
+from market_index_feeds import Feed, FeedError, NoVersion, Receipt, StoreError, Target, mirror, open_feed, open_store
 from tests.feeds.contract.medium import Ticks
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.scripted import MemoryStore, SteppedSource
@@ -131,16 +131,28 @@ def test_a_target_that_always_conflicts_is_tried_again_later(mirroring: Mirrorin
     assert "memory was changed; retrying" in caplog.messages
 
 
-def test_the_first_error_is_raised(mirroring: Mirroring):
+def test_the_first_error_of_the_target_is_raised(mirroring: Mirroring):
     mirroring.target.failure = "failing"
+    mirroring.start()
     with pytest.raises(StoreError, match="memory cannot be opened"):
-        mirroring.run()
-    mirroring.target.failure = None
+        mirroring.source.step()
+
+
+def test_a_source_without_a_version_does_not_open_the_target(mirroring: Mirroring):
+    """Otherwise a file of orders without a block would leave an empty store."""
+    mirroring.source.no_version = NoVersion()
+    mirroring.start()
+    mirroring.source.step()
+    mirroring.source.end()
+    assert (mirroring.source.raised, mirroring.opened, mirroring.target.closed) == (None, 0, 0)
+
+
+def test_a_source_that_cannot_be_read_raises_and_does_not_open_the_target(mirroring: Mirroring):
     mirroring.source.error = FeedError("it is away")
     mirroring.start()
     with pytest.raises(FeedError, match="stepped cannot be read: it is away"):
         mirroring.source.step()
-    assert mirroring.target.closed == 1
+    assert mirroring.opened == 0
 
 
 def test_a_failure_at_the_end_of_the_source_is_raised(mirroring: Mirroring):

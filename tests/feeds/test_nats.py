@@ -40,7 +40,7 @@ from market_index_feeds import (
 )
 from market_index_feeds.nats import values
 from market_index_feeds.nats.address import Address
-from tests import links, nats, nats_security
+from tests import links, nats
 from tests.feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
@@ -128,10 +128,6 @@ class TestValues:
         named = values.pair_of(key)
         assert named is None or values.key_of(named) == key
 
-    @pytest.mark.parametrize("key", ["ADA.ada", "", f"ADA.{'0' * 56}", f"ADA.{'0' * 56}-0", f"ADA.{'A' * 56}-"])
-    def test_a_key_of_no_pair_is_recognized(self, key: str):
-        assert values.pair_of(key) is None
-
     @given(strategies.order_books())
     def test_a_value_is_the_book_and_no_longer_than_its_text(self, one: OrderBook):
         key, value, text = values.key_of(one.pair), values.value_of(one), wire.order_book_to_json(one)
@@ -187,6 +183,18 @@ USERS = """
 """A publisher, and a reader with the permissions that docs/scaling.md recommends."""
 
 
+CREDS = """
+-----BEGIN NATS USER JWT-----
+TOKEN
+------END NATS USER JWT------
+
+-----BEGIN USER NKEY SEED-----
+SUAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAEQ
+------END USER NKEY SEED------
+"""
+"""A file of credentials; its key is made of zeros."""
+
+
 class TestCredentials:
     def test_wrong_credentials_are_rejected_and_no_credentials_are_shown(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live: LiveIndex, caplog: pytest.LogCaptureFixture
@@ -211,27 +219,24 @@ class TestCredentials:
                     StoreError, match="cannot be opened: permissions violation for publish"
                 ) as forbidden:
                     open_store(f"{server.url}/others")
-                server.reload(USERS.replace('reader, password: "s3cret"', 'reader, password: "other"'))
-                eventually(lambda: "rejects the credentials" in (feed.problem or ""))
-                server.reload(USERS)
+                for users in (USERS.replace('reader, password: "s3cret"', 'reader, password: "other"'), USERS):
+                    server.kill()
+                    server.more = users
+                    server.start()
+                    if users != USERS:
+                        eventually(lambda: "rejects" in (feed.problem or ""))
                 store.publish(book(1, 3))
                 eventually(lambda: spots(live) == {1: "3"})
                 assert "s3cret" not in "".join([repr(store), repr(feed), str(forbidden.value), caplog.text])
 
-    def test_tokens_and_files_of_credentials(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_a_token(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         with nats.served(tmp_path / "token", 'authorization { token: "s3cret" }') as server:
             monkeypatch.setenv("NATS_TOKEN", "s3cret")
             open_store(f"{server.url}/books").close()
-            monkeypatch.delenv("NATS_TOKEN")
-        configuration, creds = nats_security.accounts(tmp_path)
-        with nats.served(tmp_path / "jwt", configuration) as server:
-            with pytest.raises(StoreError, match="rejects the credentials"):
-                open_store(f"{server.url}/books")
-            open_store(f"{server.url}/books?creds={creds}").close()
 
     @pytest.mark.usefixtures("short_timeouts")
     def test_tls_with_certificates_of_both_sides(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        with nats.served(tmp_path / "tls", nats_security.certified(tmp_path, "verify: true")) as server:
+        with nats.served(tmp_path / "tls", nats.certified(tmp_path, "verify: true")) as server:
             url = f"tls://localhost:{server.port}/books"
             with pytest.raises(StoreError, match="certificate verify failed"):
                 open_store(url)
@@ -249,20 +254,24 @@ class TestCredentials:
             open_feed(url).read()
 
     @pytest.mark.usefixtures("short_timeouts")
-    @pytest.mark.parametrize("given", ["me:s3cret@", "s3cret@", "creds"])
+    @pytest.mark.parametrize("scheme", ["nats", "tls"])
+    @pytest.mark.parametrize(
+        ("given", "sent"), [("me:s3cret@", "s3cret"), ("s3cret@", "s3cret"), ("creds", '"jwt":"TOKEN"')]
+    )
     @pytest.mark.parametrize("offer", ["", ',"tls_available":true'])
-    def test_no_credentials_are_sent_without_tls(self, tmp_path: Path, given: str, offer: str):
-        userinfo, query = (given, "") if given != "creds" else ("", f"?creds={nats_security.accounts(tmp_path)[1]}")
+    def test_no_credentials_are_sent_without_tls(self, tmp_path: Path, scheme: str, given: str, sent: str, offer: str):
+        creds = tmp_path / "user.creds"
+        creds.write_text(CREDS)
+        userinfo, query = (given, "") if given != "creds" else ("", f"?creds={creds}")
         heard: list[bytes] = []
         info = (
             f'INFO {{"server_id":"x","version":"2.15.0","headers":true,"nonce":"abc","auth_required":true{offer}}}\r\n'
         )
-        with (
-            links.listening(info.encode(), heard) as port,
-            pytest.raises(FeedError, match="server does not require TLS; no credentials were sent"),
-        ):
-            open_feed(f"tls://{userinfo}127.0.0.1:{port}/books{query}").read()
-        assert b"".join(heard) == b""
+        reason = "server does not require TLS; no credentials were sent" if scheme == "tls" else "cannot be read"
+        with links.listening(info.encode(), heard) as port, pytest.raises(FeedError, match=reason):
+            open_feed(f"{scheme}://{userinfo}127.0.0.1:{port}/books{query}").read()
+        assert (sent.encode() in b"".join(heard).replace(b" ", b"")) == (scheme == "nats")
+        assert scheme == "nats" or b"".join(heard) == b""
 
 
 @contextmanager

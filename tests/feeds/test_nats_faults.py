@@ -158,7 +158,7 @@ def purge_last(server: nats.Server) -> dict[int, str | None]:
 
 
 def purge_all(server: nats.Server) -> None:
-    nats.purge(server, "books")
+    nats.request(server, "STREAM.PURGE.KV_books")
 
 
 def delete(server: nats.Server) -> None:

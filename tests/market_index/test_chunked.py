@@ -130,6 +130,13 @@ def test_two_changes_may_be_in_any_order():
     assert layout(built(RISING, model)._changed(changes)) == layout(built(RISING, model | dict(changes)))
 
 
+def test_boundaries_are_removed_from_adjacent_chunks_and_from_a_later_one():
+    model = dict.fromkeys(range(2_000), "a")
+    gone = (ENDS[1], ENDS[2], ENDS[8])
+    changed = built(RISING, model)._changed([(key, None) for key in gone])
+    assert layout(changed) == layout(built(RISING, {key: value for key, value in model.items() if key not in gone}))
+
+
 def test_a_change_without_effect_does_not_end_the_changes():
     content = built(RISING, {1: "a", 3: "a"})
     assert layout(content._changed([(0, None), (1, "a"), (3, "b")])) == layout(built(RISING, {1: "a", 3: "b"}))

@@ -58,6 +58,10 @@ def test_a_location_precedes_the_message(error: MarketIndexError):
     assert vars(located) == vars(error)
 
 
+def test_a_location_keeps_the_other_fields():
+    assert MarketIndexError("message", 7, 8).at("bids[3]").args == ("bids[3]: message", 7, 8)
+
+
 def test_an_error_without_arguments_has_no_message():
     assert not str(MarketIndexError())
 

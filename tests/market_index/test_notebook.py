@@ -84,16 +84,6 @@ def test_a_simulated_fill_shows_its_numbers():
     assert title(one) == "simulated fill of 1 bid"
 
 
-def test_a_token_that_calls_itself_ada_does_not_look_like_ada():
-    token = AssetId(bytes(28), b"ADA")
-    assert f"{token} (ADA) / ADA" in title(OrderBook(Pair(token, ADA)))
-
-
-def test_a_name_that_is_not_printable_is_not_shown():
-    token = AssetId(bytes(28), "\u202eSNEK".encode())
-    assert f"{token} / ADA" in title(OrderBook(Pair(token, ADA)))
-
-
 LARGE = [
     deep(5_000),
     deep(5_000).asks,

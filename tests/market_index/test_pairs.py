@@ -43,6 +43,11 @@ def test_pairs_sort_in_ledger_order(them: list[Pair]):
     assert sorted(them) == sorted(them, key=lambda pair: pair.ledger_order) == expected
 
 
+def test_a_pair_is_not_below_another_value():
+    with pytest.raises(TypeError, match="not supported between"):
+        _ = Pair(ADA, SNEK) < "ADA"  # type: ignore[operator]  # a caller without types
+
+
 @given(PAIRS, PAIRS)
 def test_pairs_compare_as_their_bytes(one: Pair, other: Pair):
     for compare in (lt, le, gt, ge, eq):

@@ -9,6 +9,7 @@ from math import ceil
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -27,8 +28,11 @@ class RestingIndexer:
         self.working = RestingOrders()
         self.blocks = {"": self.working}
 
+    def order(self, order_id: str, offer: Offer) -> Order:
+        return offer.order
+
     def place(self, order_id: str, offer: Offer) -> None:
-        self.working = self.working.apply({order_id: offer.order})
+        self.working = self.working.apply({order_id: self.order(order_id, offer)})
 
     def remove(self, order_id: str) -> None:
         self.working = self.working.apply(removed=[order_id])
@@ -52,48 +56,36 @@ class RestingIndexer:
 
 
 class WithoutInversion(RestingIndexer):
-    def place(self, order_id: str, offer: Offer) -> None:
-        order = offer.order
-        price = offer.price if Fraction(1, 10**28) <= offer.price <= 2**96 - 1 else order.price
-        self.working = self.working.apply({order_id: Order(order.pair, order.side, price, order.amount)})
+    def order(self, order_id: str, offer: Offer) -> Order:
+        is_price = Fraction(1, 10**28) <= offer.price <= 2**96 - 1
+        return evolve(offer.order, price=offer.price) if is_price else offer.order
 
 
 class WithAmountOfQuote(RestingIndexer):
-    def place(self, order_id: str, offer: Offer) -> None:
-        order = offer.order
-        amount = min(offer.amount, 2**64 - 1)
-        self.working = self.working.apply({order_id: Order(order.pair, order.side, order.price, amount)})
+    def order(self, order_id: str, offer: Offer) -> Order:
+        return evolve(offer.order, amount=min(offer.amount, 2**64 - 1))
 
 
 class WithAmountRoundedUp(RestingIndexer):
-    def place(self, order_id: str, offer: Offer) -> None:
-        order = offer.order
-        if order.side is Side.BID:
-            amount = min(ceil(offer.amount * offer.price), 2**64 - 1)
-            order = Order(order.pair, order.side, order.price, amount)
-        self.working = self.working.apply({order_id: order})
+    def order(self, order_id: str, offer: Offer) -> Order:
+        amount = min(ceil(offer.amount * offer.price), 2**64 - 1)
+        return evolve(offer.order, amount=amount) if offer.order.side is Side.BID else offer.order
 
 
 class WithBidsRoundedUp(RestingIndexer):
-    def place(self, order_id: str, offer: Offer) -> None:
-        order = offer.order
-        shown = Order(order.pair, Side.ASK, order.price, 0).level_price
-        self.working = self.working.apply({order_id: Order(order.pair, order.side, shown, order.amount)})
+    def order(self, order_id: str, offer: Offer) -> Order:
+        return evolve(offer.order, price=evolve(offer.order, side=Side.ASK).level_price)
 
 
 class WithFillsThatAdd(RestingIndexer):
-    def place(self, order_id: str, offer: Offer) -> None:
-        order = offer.order
+    def order(self, order_id: str, offer: Offer) -> Order:
         before = self.working[order_id].amount if order_id in self.working else 0
-        amount = min(before + order.amount, 2**64 - 1)
-        self.working = self.working.apply({order_id: Order(order.pair, order.side, order.price, amount)})
+        return evolve(offer.order, amount=min(before + offer.order.amount, 2**64 - 1))
 
 
 class WithSidesExchanged(RestingIndexer):
-    def place(self, order_id: str, offer: Offer) -> None:
-        order = offer.order
-        side = Side.BID if order.side is Side.ASK else Side.ASK
-        self.working = self.working.apply({order_id: Order(order.pair, side, order.price, order.amount)})
+    def order(self, order_id: str, offer: Offer) -> Order:
+        return evolve(offer.order, side=Side.BID if offer.order.side is Side.ASK else Side.ASK)
 
 
 class WithoutSpotsAfterRollback(RestingIndexer):

@@ -2,48 +2,29 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from market_index import Freshness, MarketIndex, wire
-from market_index.strategies import market_indexes
+from market_index import Freshness, wire
 from market_index.wire import freshness_to_json
 from market_index_feeds import open_feed, open_store
 from tests.command import SAMPLE, invoke, line
 from tests.feeds.contract.lines import commit_line, retract_line
 from tests.feeds.made_up import pair
 
-TIMES = st.datetimes(timezones=st.just(UTC))
 
-
-def test_the_books_are_in_ledger_order_before_a_commit_line():
-    done = invoke("dump", SAMPLE)
+def test_a_dump_has_the_books_in_ledger_order_and_can_be_published(tmp_path: Path, store: Path):
     index = open_feed(SAMPLE).read()
+    with open_store(tmp_path / "one.db") as one:
+        one.replace(index.values(), freshness=Freshness("slot 7"))
+    freshness = open_feed(tmp_path / "one.db").read().freshness
+    done = invoke("dump", tmp_path / "one.db")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.encode().splitlines() == [
-        *map(wire.order_book_to_json, index.values()),
-        b'{"as_of":null,"published_at":null}',
-    ]
-
-
-@settings(max_examples=10)
-@given(market_indexes(min_pairs=1, max_pairs=4), TIMES)
-def test_a_dump_that_is_published_into_an_empty_store_is_dumped_again_as_the_same_bytes(
-    tmp_path_factory: pytest.TempPathFactory, index: MarketIndex, time: datetime
-):
-    folder = tmp_path_factory.mktemp("dump")
-    with open_store(folder / "one.db", synchronous="normal") as store:
-        store.replace(index.values(), freshness=Freshness(index.as_of, time))
-    dumped = invoke("dump", folder / "one.db")
-    assert dumped.returncode == 0
-    lines = folder / "lines.ndjson"
-    lines.write_text(dumped.stdout)
-    assert invoke("publish", folder / "two.db", lines).returncode == 0
-    assert invoke("dump", folder / "two.db").stdout == invoke("dump", lines).stdout == dumped.stdout
+    expected = [*map(wire.order_book_to_json, index.values()), freshness_to_json(freshness)]
+    assert done.stdout.encode().splitlines() == expected
+    assert invoke("publish", store, "-", stdin=done.stdout).returncode == 0
+    assert invoke("dump", store).stdout == done.stdout
 
 
 @pytest.mark.parametrize("command", ["dump", "pairs"])

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from market_index_feeds import open_feed, open_store
 from tests.command import COMMAND, SAMPLE, invoke
 from tests.waiting import DEADLINE_SECONDS
 
@@ -47,11 +46,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("denied", "mode", "arguments", "remedy"),
     [
-        ("market.db", 0, ("serve", "market.db"), STORE.format("market.db")),
         ("market.db", 0, ("publish", "market.db"), STORE.format("market.db")),
         ("market.db", 0o400, ("publish", "market.db", "books.ndjson"), STORE.format("market.db")),
         ("books.ndjson", 0, ("pairs", "books.ndjson"), "this user must be able to read it"),
-        (".", 0o500, ("pairs", "market.db"), STORE.format("market.db")),
         (".", 0o500, ("publish", "new.db", "books.ndjson"), STORE.format("new.db")),
     ],
 )
@@ -64,13 +61,3 @@ def test_a_missing_permission_is_one_line_with_the_remedy(
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
     assert done.stderr.startswith(f"Error: {folder / name} ")
     assert done.stderr.endswith(f" ({remedy})\n")
-
-
-def test_a_reader_needs_no_writable_folder_while_another_process_has_the_store_open(folder: Path):
-    path = folder / "market.db"
-    with open_store(path):
-        folder.chmod(0o500)
-        path.chmod(0o400)
-        done = run_denied("pairs", path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(open_feed(path).read()) == 13

@@ -18,8 +18,7 @@ from tests.market_index_cli.test_publish import stored
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
-def test_a_store_is_recorded_until_a_signal_ends_it(tmp_path: Path, store: Path, lines: Path, number: signal.Signals):
+def test_a_store_is_recorded_until_a_signal_ends_it(tmp_path: Path, store: Path, lines: Path):
     invoke("publish", store, SAMPLE)
     with running(tmp_path, store, lines, command="record") as recording:
         eventually(lambda: "recording" in recording.stderr)
@@ -31,8 +30,8 @@ def test_a_store_is_recorded_until_a_signal_ends_it(tmp_path: Path, store: Path,
             eventually(lambda: len(list(replay(lines))) == 3)
         second = invoke("record", store, lines)
         assert second.returncode == 3
-        assert second.stderr == f"Error: {lines} cannot be recorded into: another recorder has it open\n"
-        assert recording.end(number) == 0
+        assert untimed(second.stderr) == f"{lines} cannot be recorded into: another recorder has it open\n"
+        assert recording.end(signal.SIGINT) == 0
     assert [len(index) for _, index in replay(lines)] == [13, 14, 13]
     assert open_feed(lines).read() == open_feed(store).read()
 
@@ -55,7 +54,7 @@ class TestReplays:
     def test_a_replay_is_published_to_its_end(self, store: Path, recording: Path):
         done = invoke("publish", store, f"replay:{recording}?speed=1000")
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout == f"{store}: 3 order books published in 2 changes, 1 pair retracted, revision 2\n"
+        assert done.stdout == f"{store}: 3 order books published, 1 pair retracted, revision 2\n"
         index = open_feed(store).read()
         assert (spots(index), index.as_of) == ({2: "3"}, "slot 2")
 
@@ -68,13 +67,4 @@ class TestReplays:
             process.terminate()
             output, _ = process.communicate(timeout=DEADLINE_SECONDS)
         assert process.returncode == 0
-        assert re.search(r": \d+ order books published in \d+ changes, \d+ pairs retracted, ", output)
-
-    @pytest.mark.parametrize(("command", "logged"), [("serve", "listening on"), ("relay", "relaying")])
-    def test_a_replay_is_served_and_relayed(
-        self, tmp_path: Path, store: Path, recording: Path, command: str, logged: str
-    ):
-        arguments = ("--port", 0) if command == "serve" else (store,)
-        with running(tmp_path, f"replay:{recording}?loop&speed=100", *arguments, command=command) as process:
-            process.has_logged(logged)
-            assert process.end() == 0
+        assert re.search(r": \d+ order books published, \d+ pairs retracted, ", output)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from market_index import ADA, AssetId, OrderBook, Pair
-from market_index_feeds import open_feed, open_store
+from market_index_feeds import open_feed
 from tests.command import BOOK, SAMPLE, invoke
 
 IUSD = BOOK["quote"]
@@ -21,12 +20,3 @@ def test_a_pair_is_retracted_once_and_then_not_found(store: Path, names: tuple[s
     assert len(open_feed(store).read()) == 12
     done = invoke("retract", store, *names)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: Pair {'/'.join(names)} not found\n")
-
-
-def test_names_of_several_pairs_retract_none(store: Path):
-    with open_store(store) as publishing:
-        publishing.publish(*[OrderBook(Pair(AssetId(bytes([number]) * 28, b"SNEK"), ADA)) for number in (1, 2)])
-    done = invoke("retract", store, "SNEK", "ADA")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "2 pairs are named SNEK/ADA; use the identifiers of one:" in done.stderr
-    assert len(open_feed(store).read()) == 2

@@ -8,7 +8,6 @@ import pty
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -17,11 +16,10 @@ import pytest
 
 from market_index import LiveIndex
 from market_index_feeds import Feed, Progress, open_store
-from tests import command as commands
 from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, running, untimed
 from tests.feeds.made_up import book, pair
 from tests.metrics import scrape
-from tests.page import SNEK
+from tests.page import PAGE, SNEK
 from tests.service import Client, HttpResponse
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -64,10 +62,8 @@ class TestSample:
         assert samples["market_index_workers", "worker=0"] == 1
         assert samples["market_index_max_connections", "worker=0"] > 0
 
-    def test_connections_and_errors_of_the_server_are_counted(self, sample: Running):
+    def test_errors_of_the_server_are_counted(self, sample: Running):
         assert fetch(sample, headers=f"X: {'x' * 70_000}\r\n").status == 431
-        with closing(Client(sample.service.port)), closing(Client(sample.service.port)):
-            eventually(lambda: scrape(sample.service)["market_index_open_connections", "worker=0"] >= 2)
         assert scrape(sample.service)["market_index_requests_total", "endpoint=other", "status=431"] == 1
 
     @pytest.mark.parametrize("target", [LIST, "/nothing", "/\x01"])
@@ -75,15 +71,7 @@ class TestSample:
         headers = fetch(sample, target).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cross-origin-resource-policy"] == "same-origin"
-        assert "date" in headers
         assert not headers.keys() & {"server", "access-control-allow-origin"}
-
-    @pytest.mark.skipif(sys.platform != "linux", reason="the libraries that a process has loaded are read from /proc")
-    def test_uvloop_and_httptools_are_used(self, sample: Running):
-        assert sample.service.pair_list().status == 200  # the event loop runs
-        loaded = Path(f"/proc/{sample.process.pid}/maps").read_text()
-        assert "/uvloop/loop." in loaded
-        assert "/httptools/parser/" in loaded
 
 
 def test_pages_of_allowed_origins_read_all_responses(tmp_path: Path):
@@ -102,23 +90,6 @@ def test_pages_of_allowed_origins_read_all_responses(tmp_path: Path):
         assert (answer.status, "access-control-allow-origin" in answer.headers) == (200, False)
 
 
-def test_changes_of_the_file_go_live_and_rejected_lines_are_logged(tmp_path: Path):
-    path = tmp_path / "books.ndjson"
-    lines = SAMPLE.read_bytes().splitlines(keepends=True)
-    path.write_bytes(lines[0] + b"nonsense\n")
-    with running(tmp_path, path, "--port", 0) as command:
-        service = command.service
-        assert f"{path}: 1 pairs, 1 records rejected\n" in command.stderr
-        assert f"{path}: line 2 rejected: must be JSON, but is not at character 0" in command.stderr
-        with path.open("ab") as file:
-            file.write(lines[1])
-        eventually(lambda: len(service.pair_list().json["pairs"]) == 2)
-        path.unlink()
-        eventually(lambda: "keeping its 2 pairs" in command.stderr)
-        assert len(service.pair_list().json["pairs"]) == 2
-        assert command.end() == 0
-
-
 def test_a_store_goes_live_and_is_unhealthy_while_it_is_stale(tmp_path: Path, store: Path):
     assert invoke("publish", store, SAMPLE).returncode == 0
     with running(tmp_path, store, "--port", 0, "--max-stale", 0.5) as command:
@@ -126,14 +97,10 @@ def test_a_store_goes_live_and_is_unhealthy_while_it_is_stale(tmp_path: Path, st
         with open_store(store) as publishing:
             publishing.publish(book(1, 1))
         eventually(lambda: len(service.pair_list().json["pairs"]) == 14)
-        assert invoke("retract", store, pair(1).base, "ADA").returncode == 0
-        eventually(lambda: len(service.pair_list().json["pairs"]) == 13)
-        hidden = store.rename(store.with_name("hidden.db"))
+        store.rename(store.with_name("hidden.db"))
         eventually(lambda: service.request("/healthz").status == 503)
         assert service.request("/healthz").json["problem"] == "cannot be read: No such file or directory"
-        assert len(service.pair_list().json["pairs"]) == 13, "the last good books are still served"
-        hidden.rename(store)
-        eventually(lambda: service.request("/healthz").status == 200)
+        assert len(service.pair_list().json["pairs"]) == 14, "the last good books are still served"
 
 
 def test_standard_input_is_served_while_it_is_open_and_after_its_end(tmp_path: Path):
@@ -141,39 +108,19 @@ def test_standard_input_is_served_while_it_is_open_and_after_its_end(tmp_path: P
     with running(tmp_path, "-", "--port", 0, stdin=subprocess.PIPE) as command:
         pipe = command.process.stdin
         assert pipe
-        pipe.write(b"".join(lines[:5]))
+        pipe.write(b"nonsense\n" + b"".join(lines[:5]))
         pipe.flush()
         service = command.service
-        eventually(lambda: len(service.pair_list().json["pairs"]) == 5)
-        pipe.write(lines[5] + lines[6][:-9])
+        assert len(service.pair_list().json["pairs"]) == 5
         pipe.close()
         command.has_logged("standard input: has ended")
-        assert "standard input: line 7 rejected: must " in command.stderr
-        assert len(service.pair_list().json["pairs"]) == 6
+        assert "standard input: line 1 rejected: must be JSON" in command.stderr
+        assert len(service.pair_list().json["pairs"]) == 5
         assert service.request("/healthz").json["error"] == "feed: has ended"
-        assert command.end() == 0
-
-
-def test_a_file_without_a_valid_line_is_not_healthy_until_it_has_one(tmp_path: Path):
-    path = tmp_path / "books.ndjson"
-    path.write_bytes(b"nonsense\n")
-    with running(tmp_path, path, "--port", 0) as command:
-        answer = command.service.request("/healthz")
-        assert (answer.status, answer.json["problem"]) == (503, "contains no valid order book")
-        with path.open("a") as file:
-            file.write("\n" + commands.line(1))
-        eventually(lambda: command.service.request("/healthz").status == 200)
 
 
 class TestSignals:
     """SIGTERM and SIGINT end the command with 0, whatever it does."""
-
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-    def test_an_idle_server(self, tmp_path: Path, number: signal.Signals):
-        with running(tmp_path, SAMPLE, "--port", 0) as command, closing(Client(command.service.port)) as idle:
-            idle.request(LIST)
-            assert command.end(number) == 0
-            assert command.stderr.count("\n") == 2
 
     @pytest.mark.thorough
     def test_a_response_that_waits_for_its_client_is_completed(self, tmp_path: Path):
@@ -196,29 +143,17 @@ class TestSignals:
             assert received.partition(b"\r\n\r\n")[2] == body
             assert command.process.wait(DEADLINE_SECONDS) == 0
 
-    def test_open_streams_end_with_the_server(self, tmp_path: Path):
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_open_streams_end_with_the_server(self, tmp_path: Path, number: signal.Signals):
         with running(tmp_path, SAMPLE, "--port", 0) as command, ExitStack() as stack:
             for _ in range(20):
                 client = stack.enter_context(closing(Client(command.service.port)))
                 client.socket.sendall(b"GET /stream HTTP/1.1\r\nHost: test\r\n\r\n")
                 assert client.socket.recv(1).startswith(b"H")
-            command.process.terminate()
-            assert command.process.wait(DEADLINE_SECONDS) == 0
-            assert "Traceback" not in command.stderr
-            assert "Cancel" not in command.stderr
+            assert command.end(number) == 0
+            assert command.stderr.count("\n") == 2
 
-    @pytest.mark.thorough
     def test_a_server_that_loads(self, tmp_path: Path):
-        path = tmp_path / "large.ndjson"
-        # Each of the lines is logged as rejected, which takes ten seconds: the signal comes long before the end.
-        path.write_bytes((b"{" * 99 + b"\n") * 200_000)
-        with running(tmp_path, path, "--port", 0) as command:
-            eventually(lambda: "line 1 rejected" in command.stderr)
-            assert command.end() == 0
-            assert "Traceback" not in command.stderr
-            assert "listening" not in command.stderr
-
-    def test_the_wait_for_a_stream(self, tmp_path: Path):
         pipe = tmp_path / "pipe"
         os.mkfifo(pipe)
         with running(tmp_path, pipe, "--port", 0) as command, pipe.open("wb", buffering=0) as writer:
@@ -226,6 +161,7 @@ class TestSignals:
             eventually(lambda: "line 1 rejected" in command.stderr)
             assert command.end() == 0
             assert "Traceback" not in command.stderr
+            assert "listening" not in command.stderr
 
 
 def is_listened_on(port: int) -> bool:
@@ -238,15 +174,18 @@ def is_listened_on(port: int) -> bool:
 
 def test_options_are_read_from_variables_with_their_names(tmp_path: Path):
     options = {"FEED": str(SAMPLE), "PORT": "0", "HOST": "127.0.0.1", "ACCESS_LOG": "1", "MAX_AGE": "7"}
+    options["TOKENS"] = str(PAGE.parents[1] / "sample-tokens.json")
     with running(tmp_path, **{f"MARKET_INDEX_{name}": value for name, value in options.items()}) as command:
         assert command.service.pair_list().headers["cache-control"] == "max-age=7"
+        assert command.service.request("/tokens.json").json[str(SNEK)] == ["SNEK 279c909f", 0, ["SNEK", "Snek"]]
+        assert command.service.order_book(str(SNEK), "ADA").json["spot"] == "4123.5", "the API has no human units"
         eventually(lambda: f'"GET {LIST} HTTP/1.1" 200\n' in command.stderr)
 
 
 def test_without_a_feed_the_sample_is_served_with_labels(tmp_path: Path):
     with running(tmp_path, "--port", 0) as command:
         assert command.service.request("/tokens.json").json[str(SNEK)] == ["SNEK 279c909f", 0, ["SNEK", "Snek"]]
-        assert "no FEED is given: serving sample:, recorded order books that change\nsample:" in untimed(command.stderr)
+        assert untimed(command.stderr).startswith("sample:: 13 pairs, 0 records rejected\n")
 
 
 def test_an_address_that_is_taken_while_it_loads_is_exit_code_4(monkeypatch: pytest.MonkeyPatch):
@@ -263,17 +202,7 @@ def test_an_address_that_is_taken_while_it_loads_is_exit_code_4(monkeypatch: pyt
         monkeypatch.setattr(Feed, "start", start_while_another_listens)
         done = invoke("serve", SAMPLE, "--port", port)
     assert done.returncode == 4
-    assert done.stderr.endswith(f"Error: cannot listen on http://127.0.0.1:{port}: Address already in use\n")
-    assert "Traceback" not in done.stderr
-
-
-def test_it_can_listen_on_ipv6(tmp_path: Path):
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError as error:
-        pytest.skip(f"this machine has no IPv6 loopback: {error}")
-    with running(tmp_path, SAMPLE, "--host", "::1", "--port", 0) as command:
-        eventually(lambda: "listening on http://[::1]:" in command.stderr)
+    assert done.stderr.endswith(f": cannot listen on http://127.0.0.1:{port}: Address already in use\n")
 
 
 def test_loading_a_large_file_shows_progress_on_a_terminal(tmp_path: Path):

@@ -7,18 +7,15 @@ import os
 import pty
 import re
 import subprocess
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from click import unstyle
 
-from market_index import Freshness, LiveIndex, wire
+from market_index import Freshness, wire
 from market_index_feeds import open_feed, open_store
-from market_index_http import create_app
 from tests.command import BOOK, COMMAND, LINES, SAMPLE, invoke, read_all
-from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
 
 IUSD = BOOK["quote"]
@@ -40,32 +37,13 @@ def on_terminal(*arguments: object, columns: int, **environment: str) -> list[st
     return shown.splitlines()
 
 
-@pytest.fixture(params=["store", "file", "service"])
-def source(request: pytest.FixtureRequest, store: Path) -> Iterator[object]:
-    """Each kind of feed that can be read twice."""
-    if request.param == "store":
-        invoke("publish", store, SAMPLE)
-        yield store
-    elif request.param == "file":
-        yield SAMPLE
-    else:
-        with open_feed(SAMPLE) as feed, served(create_app(live := LiveIndex())) as service:
-            feed.start(live)
-            yield f"http://127.0.0.1:{service.port}"
-
-
-def test_pairs_lists_any_feed(source: object):
-    done = invoke("pairs", source)
+@pytest.mark.parametrize("source", [SAMPLE, "-"])
+def test_pairs_lists_a_feed(source: object):
+    done = invoke("pairs", source, stdin=SAMPLE.read_text())
     assert (done.returncode, done.stderr) == (0, "")
     require_sample(done.stdout)
-    done = invoke("pairs", source, "--json")
+    done = invoke("pairs", source, "--json", stdin=SAMPLE.read_text())
     assert wire.pair_list_from_json(done.stdout.encode()) == open_feed(SAMPLE).read().pair_list()
-
-
-def test_pairs_lists_standard_input():
-    done = invoke("pairs", "-", stdin=SAMPLE.read_text())
-    assert (done.returncode, done.stderr) == (0, "")
-    require_sample(done.stdout)
 
 
 def require_sample(table: str) -> None:
@@ -82,18 +60,16 @@ def require_sample(table: str) -> None:
         assert (int(bids), int(asks)) == (len(one["bids"]), len(one["asks"]))
 
 
-def test_book_shows_a_pair_of_any_feed(source: object):
-    done = invoke("book", source, "ADA", IUSD)
+def test_book_shows_a_pair(store: Path):
+    invoke("publish", store, SAMPLE)
+    done = invoke("book", store, "ADA", IUSD)
     assert (done.returncode, done.stderr) == (0, "")
     rows = [row.split("\t") for row in done.stdout.splitlines()]
     asks = [["ask", level["price"], str(level["accumulated_liquidity"])] for level in BOOK["asks"]]
     bids = [["bid", level["price"], str(level["accumulated_liquidity"])] for level in BOOK["bids"]]
     assert rows == [["side", "price", "amount"], *reversed(asks), *bids]
-    assert json.loads(invoke("book", source, "ADA", IUSD, "--json").stdout) == BOOK
-    cut = json.loads(invoke("book", source, "ADA", IUSD, "--json", "--depth", 1).stdout)
+    cut = json.loads(invoke("book", store, "ADA", IUSD, "--json", "--depth", 1).stdout)
     assert cut == BOOK | {"bids": BOOK["bids"][:1], "asks": BOOK["asks"][:1]}
-    done = invoke("book", source, IUSD, "ADA")
-    assert (done.returncode, done.stderr) == (1, f"Error: Pair {IUSD}/ADA not found; the source has ADA/{IUSD}\n")
 
 
 def test_pairs_on_a_terminal_is_a_table_cut_to_its_width():
@@ -101,42 +77,31 @@ def test_pairs_on_a_terminal_is_a_table_cut_to_its_width():
     assert len(table) == 16
     assert all(len(unstyle(row)) <= 110 for row in table)
     assert "\x1b[1m" in table[0]
-    assert unstyle(table[-1]) == "Identifiers are cut to fit; --wide shows them whole."
+    assert unstyle(table[-1]) == "Identifiers are cut; --wide shows them whole."
     assert len(on_terminal("pairs", SAMPLE, "--wide", columns=100)) == 15
 
 
 def test_book_on_a_terminal_is_a_ladder_of_the_best_levels():
     rows = on_terminal("book", SAMPLE, "ADA", IUSD, "--depth", 2, columns=100)
     assert unstyle(rows[0]) == "ADA/iUSD"
-    assert [unstyle(row).partition(" ")[0] for row in rows[4:]] == [
-        "",
-        "side",
-        "...",
-        "ask",
-        "ask",
-        "---",
-        "bid",
-        "bid",
-        "...",
-    ]
+    first_words = [unstyle(row).partition(" ")[0] for row in rows[4:]]
+    assert first_words == ["", "side", "...", "ask", "ask", "---", "bid", "bid", "..."]
     assert "█" in rows[7]
-    assert len(on_terminal("book", SAMPLE, "ADA", IUSD, columns=100)) == 6 + 10 + 1 + 10
 
 
 def test_a_terminal_without_colour_or_a_character_shows_the_rest():
     rows = on_terminal("book", SAMPLE, "ADA", IUSD, columns=100, NO_COLOR="1", PYTHONIOENCODING="latin-1")
+    assert len(rows) == 6 + 10 + 1 + 10
     assert not any("\x1b" in row for row in rows)
     assert any(re.fullmatch(r"ask .* \?+", row) for row in rows)
 
 
 def test_a_terminal_shows_how_fresh_the_books_of_a_store_are(store: Path):
-    commands = (("pairs", store), ("book", store, "ADA", IUSD))
     with open_store(store) as opened:
         books = map(wire.order_book_from_json, SAMPLE.read_bytes().splitlines())
         opened.update(books, freshness=Freshness("slot 145000000"))
-    for command in commands:
+    for command in (("pairs", store), ("book", store, "ADA", IUSD)):
         *_, as_of, published = map(unstyle, on_terminal(*command, columns=100))
         assert as_of == "as of slot 145000000"
-        assert re.fullmatch(r"published \d+ (s|min) ago, by the clocks of the publisher and this machine", published)
-        for as_json in ((), ("--json",)):
-            assert "slot" not in invoke(*command, *as_json).stdout
+        assert re.fullmatch(r"published at \S+ \S+ UTC", published)
+        assert "slot" not in invoke(*command).stdout

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from market_index import OrderBook, PriceLevel, format_price
+from market_index import OrderBook, PriceLevel, Side, format_price
+from market_index_cli.tokens import Display
 from tests.market_index_cli.page import node
 from tests.page import SNEK_ADA, sample
 
@@ -43,8 +44,9 @@ console.log(JSON.stringify({
   groupings: groupings.map(([book, choice]) => {
     const { bids, asks } = grouped(parsed(book), choice);
     const shown = summarize(parsed(book), units, choice);
-    const longest = Math.max(...[...shown.bids, ...shown.asks].map((one) => one.text.length));
-    return [printed(bids), printed(asks), steps(parsed(book)), longest];
+    const [spread, mid] = shown.facts.slice(3).map(([text]) => text);
+    const texts = [...shown.bids, ...shown.asks].map((one) => one.text);
+    return [printed(bids), printed(asks), steps(parsed(book)), [...texts, spread, mid]];
   }),
   stepChoices: stepChoices.map(stepChoice),
   changes: changes.map(([before, change]) => {
@@ -192,20 +194,22 @@ def test_the_first_pair_has_both_sides_and_is_not_crossed(computed: Any):
     assert computed["choices"] == [[chosen, [*range(requested)]] for _, chosen, requested in CHOICES]
 
 
-def test_the_page_groups_a_book_by_the_rules_of_the_library(computed: Any):
-    for (book, choice), (bids, asks, steps, _) in zip(groupings(), computed["groupings"], strict=True):
+def test_the_page_and_the_terminal_group_a_book_by_the_rules_of_the_library(computed: Any):
+    for (book, choice), (bids, asks, steps, texts) in zip(groupings(), computed["groupings"], strict=True):
         default = Decimal(1).scaleb((book.bids or book.asks)[0].price.adjusted() - 5)
         step = {"": max(default, Decimal("1e-28")), "every": None}.get(choice, choice)
         expected = book if step is None else book.grouped(step)
         assert (bids, asks) == tuple([list(entry) for entry in side] for side in entries(expected))
         assert Decimal(steps[0]) == max(default, Decimal("1e-28"))
-
-
-def test_a_price_that_is_grouped_by_default_fits_in_one_line(computed: Any):
-    lengths = [
-        longest for (_, choice), (*_, longest) in zip(groupings(), computed["groupings"], strict=True) if not choice
-    ]
-    assert max(lengths) <= MAX_LINE
+        display = Display(None, choice == "every", None if choice in ("", "every") else Decimal(choice))
+        assert display.grouped(book) == expected
+        bid = book.bids[0].price
+        spread, mid = (display.price(SNEK_ADA, one, bid) for one in (book.spread, book.mid))
+        assert texts[-2].partition(" ")[0] == spread
+        assert texts[-1] == mid
+        sides = [(Side.BID, one) for one in expected.bids] + [(Side.ASK, one) for one in expected.asks]
+        assert texts[:-2] == [display.level_price(SNEK_ADA, one.price, side) for side, one in sides]
+        assert choice or max(map(len, texts[:-2])) <= MAX_LINE, "a price fits in one line"
 
 
 def test_only_round_steps_of_the_address_are_taken(computed: Any):

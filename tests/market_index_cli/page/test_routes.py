@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 from contextlib import closing
 from http.client import HTTPConnection
-from pathlib import Path
 
 import pytest
 
-from market_index import LiveIndex
 from market_index_cli.page.routes import page_routes
-from market_index_http import create_app
-from tests.command import SAMPLE, running
-from tests.page import PAGE, SNEK
-from tests.service import Client, Service, served
+from tests.page import PAGE
+from tests.service import Client, Service
 
 
 def paths() -> list[str]:
@@ -80,22 +76,6 @@ def test_every_imported_module_exists_and_is_preloaded():
         for name in re.findall(r'from "\./([^"]+)"', file.read_text()):
             assert (PAGE / name).exists()
             assert f'<link rel="modulepreload" href="{name}">' in html
-
-
-def test_an_app_has_no_page_by_default():
-    with served(create_app(LiveIndex())) as service:
-        assert service.request("/").status == 404
-
-
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.thorough)])
-def test_the_command_serves_the_labels_of_a_token_registry(tmp_path: Path, workers: int):
-    arguments = ("--port", 0, "--workers", workers, "--tokens", PAGE.parents[1] / "sample-tokens.json")
-    with running(tmp_path, SAMPLE, *arguments) as command:
-        labels = command.service.request("/tokens.json").json
-        assert labels[str(SNEK)] == ["SNEK 279c909f", 0, ["SNEK", "Snek"]]
-        assert len(labels) == 10
-        # The API has no labels, and no human units.
-        assert command.service.order_book(str(SNEK), "ADA").json["spot"] == "4123.5"
 
 
 # Colours of text and the backgrounds that it is shown on, by their names in the style sheet.

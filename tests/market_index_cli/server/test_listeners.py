@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import signal
 import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TextIO
 
 import pytest
 
 from market_index import LiveIndex
-from market_index_cli.server import listeners
 from market_index_cli.server.http_server import Server
+from market_index_cli.server.listeners import passed_socket
 from market_index_http import create_app
-from tests.command import COMMAND, SAMPLE, Running, invoke, running
+from tests.command import COMMAND, SAMPLE, Running, invoke, running, untimed
 from tests.service import Client, served
 from tests.waiting import DEADLINE_SECONDS, eventually
 
-ACTIVATE = shutil.which("systemd-socket-activate")
 FORWARDED = "X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-Proto: https\r\n"
 
 # The process keeps its id when it becomes the command.
@@ -38,7 +34,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 @contextmanager
-def activated(folder: Path, listener: socket.socket | TextIO, *options: object) -> Iterator[Running]:
+def activated(folder: Path, listener: socket.socket, *options: object) -> Iterator[Running]:
     """Run `serve` with a socket that is passed as systemd passes it."""
     folder.mkdir()
     errors = folder / "errors"
@@ -52,64 +48,32 @@ def activated(folder: Path, listener: socket.socket | TextIO, *options: object) 
         process.wait(DEADLINE_SECONDS)
 
 
-@pytest.fixture
-def passed() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield listener
-
-
-def test_a_passed_socket_takes_precedence_over_options(tmp_path: Path, passed: socket.socket):
-    port = passed.getsockname()[1]
-    with activated(tmp_path / "one", passed, "--port", 1, "--uds", tmp_path / "unused") as command:
-        assert command.service.port == port
+def test_a_passed_socket_takes_precedence_over_options(tmp_path: Path):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as passed,
+        activated(tmp_path / "one", passed, "--port", 1, "--uds", tmp_path / "unused") as command,
+    ):
+        assert command.service.port == passed.getsockname()[1]
         assert len(command.service.pair_list().json["pairs"]) == 13
-        assert command.end() == 0
     assert not (tmp_path / "unused").exists()
 
 
-@pytest.mark.skipif(ACTIVATE is None, reason="systemd-socket-activate is not installed: apt-get install systemd")
-def test_it_accepts_the_socket_of_systemd(tmp_path: Path):
-    path = tmp_path / "activated.sock"
-    arguments = [ACTIVATE, "-l", path, COMMAND, "serve", SAMPLE]
-    errors = tmp_path / "errors"
-    with errors.open("wb") as file:
-        process = subprocess.Popen(list(map(str, arguments)), stderr=file)
-    try:
-        eventually(lambda: f"Listening on {path}" in errors.read_text())
-        assert pairs_at(path) == 13, "the first connection starts the command"
-        process.terminate()
-        assert process.wait(DEADLINE_SECONDS) == 0
-    finally:
-        process.kill()
-        process.wait(DEADLINE_SECONDS)
+def test_a_socket_for_another_process_is_not_used(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LISTEN_PID", "1")
+    monkeypatch.setenv("LISTEN_FDS", "1")
+    assert passed_socket() is None
 
 
-def environment(sockets: str) -> dict[str, str]:
-    return {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": sockets}
-
-
-def test_a_socket_for_another_process_is_not_used():
-    assert listeners.passed_socket({"LISTEN_PID": "1", "LISTEN_FDS": "1"}) is None
-    assert listeners.passed_socket({}) is None
-
-
-@pytest.mark.parametrize("count", ["0", "2", ""])
-def test_exactly_one_socket_is_passed(count: str):
-    done = invoke("serve", SAMPLE, **environment(count))
-    assert done.returncode == 4
-    message = f"exactly one socket must be passed, got LISTEN_FDS={count}"
-    assert done.stderr == f"Error: cannot listen on the passed socket: {message}\n"
-
-
-def test_a_descriptor_that_is_no_listening_socket_is_one_line_and_exit_code_4(tmp_path: Path):
+def test_what_is_no_listening_socket_is_exit_code_4(tmp_path: Path):
     must = "the passed socket must be a stream socket that listens (ListenStream=, Accept=no)"
-    with socket.socket() as bound, (tmp_path / "file").open("w") as file:
+    done = invoke("serve", SAMPLE, LISTEN_PID=str(os.getpid()), LISTEN_FDS="2")
+    message = "exactly one socket must be passed, got LISTEN_FDS=2"
+    assert (done.returncode, untimed(done.stderr)) == (4, f"cannot listen on the passed socket: {message}\n")
+    with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        cases: list[tuple[socket.socket | TextIO, str]] = [(bound, must), (file, "Socket operation on non-socket")]
-        for one, message in cases:
-            with activated(tmp_path / str(one.fileno()), one) as command:
-                assert command.process.wait(DEADLINE_SECONDS) == 4
-                assert command.stderr == f"Error: cannot listen on the passed socket: {message}\n"
+        with activated(tmp_path / "bound", bound) as command:
+            assert command.process.wait(DEADLINE_SECONDS) == 4
+            assert untimed(command.stderr) == f"cannot listen on the passed socket: {must}\n"
 
 
 def pairs_at(path: Path) -> int:
@@ -117,34 +81,15 @@ def pairs_at(path: Path) -> int:
         return len(client.request("/trading-view/pair-list", headers=FORWARDED).json["pairs"])
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.thorough)])
-def test_it_serves_on_a_path_and_uses_it_again(tmp_path: Path, workers: int):
+def test_it_serves_on_a_path_and_replaces_that_of_a_killed_server(tmp_path: Path):
     path = tmp_path / "index.sock"
-    for end in (signal.SIGKILL, signal.SIGTERM):
-        options = ("--uds", path, "--workers", workers, "--access-log", "--forwarded-allow-ips", "*")
+    for _ in range(2):
+        options = ("--uds", path, "--access-log", "--forwarded-allow-ips", "*")
         with running(tmp_path, SAMPLE, *options) as command:
-            command.has_logged(f"listening on unix:{path}\n", workers)
+            command.has_logged(f"listening on unix:{path}\n")
             assert pairs_at(path) == 13
             command.has_logged(": 203.0.113.7:0 ")
             assert stat.S_IMODE(path.stat().st_mode) == 0o666
-            command.end(end)
-
-
-def test_a_path_in_use_is_exit_code_4_also_if_no_connection_is_accepted(tmp_path: Path):
-    path = tmp_path / "index.sock"
-    with socket.socket(socket.AF_UNIX) as other, ExitStack() as stack:
-        other.bind(str(path))
-        other.listen(0)
-        is_full = False
-        while not is_full:
-            client = stack.enter_context(socket.socket(socket.AF_UNIX))
-            client.settimeout(0)
-            try:
-                client.connect(str(path))
-            except BlockingIOError:
-                is_full = True
-        done = invoke("serve", SAMPLE, "--uds", path)
-    assert (done.returncode, done.stderr) == (4, f"Error: cannot listen on {path}: Address already in use\n")
 
 
 @pytest.mark.parametrize(
