@@ -22,9 +22,7 @@ from typing import Final
 
 from attrs import asdict
 
-from benchmarks.measure import Row, table
-
-ROOT: Final = Path(__file__).resolve().parents[1]
+from benchmarks.measure import ROOT, Row, table
 
 PARTS: Final = (
     "one_book",

@@ -1,4 +1,4 @@
-"""Costs of the distributed store: the latency of a publish, its rate, and many replicas.
+"""Costs of the distributed store: the rate of publishes, and many pairs.
 
 One NATS server on the same machine, books of 50 levels a side. *The bare client* is nats-py with the same values: it
 checks and decodes nothing. *The bare watch* reads a bucket of the same texts into a dict.
@@ -7,7 +7,8 @@ checks and decodes nothing. *The bare watch* reads a bucket of the same texts in
 from __future__ import annotations
 
 import asyncio
-import random
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,8 +19,7 @@ from typing import Final
 import nats
 
 from benchmarks.books import books, renamed
-from benchmarks.measure import Group, Row, alone, compared, in_turn, percentile
-from benchmarks.seen import ROOT, asked, elsewhere, ended, publish_spot, seen_after, seen_by
+from benchmarks.measure import ROOT, Group, Row, alone, compared
 from market_index import OrderBook, wire
 from market_index_feeds import open_store
 from tests.nats import Server, served
@@ -31,7 +31,6 @@ WATCH: Final = "the bare watch"
 
 def groups(*, quick: bool) -> dict[str, Group]:
     return {
-        "latency": on_server(partial(latency, times=100 if quick else 200, rounds=5 if quick else 15)),
         "rate": on_server(partial(rate, times=1_000 if quick else 4_000, rounds=7 if quick else 15)),
         "many_pairs": on_server(partial(many_pairs, count=10_000 if quick else 100_000, rounds=3)),
     }
@@ -43,67 +42,6 @@ def on_server(group: Callable[[Server], Iterator[Row]]) -> Group:
             yield from group(server)
 
     return rows
-
-
-# The latency of a publish to another process: one publish at a time, so that none waits in a queue
-
-BARE = """
-import asyncio, sys, time, nats
-url, bucket = sys.argv[1].rsplit("/", 1)
-seen = {}
-async def main():
-    client = await nats.connect(url)
-    watcher = await (await client.jetstream().key_value(bucket)).watchall()
-    async def follow():
-        async for entry in watcher:
-            if entry is not None:
-                seen[entry.value[:40].partition(b" ")[0].decode()] = time.monotonic_ns()
-    task = asyncio.create_task(follow())
-    loop = asyncio.get_running_loop()
-    while await loop.run_in_executor(None, sys.stdin.readline):
-        print(" ".join(f"{spot}:{at}" for spot, at in seen.items()), flush=True)
-    task.cancel()
-    await client.close()
-asyncio.run(main())
-"""
-
-
-def latency(server: Server, *, times: int, rounds: int) -> Iterator[Row]:
-    held = books(20, 50, seed=5)
-    kilobytes = len(wire.order_book_to_json(held[0])) / 1e3
-    results: dict[str, list[list[float]]] = {OURS: [], CLIENT: []}
-    for number in range(rounds):
-        url = f"{server.url}/ours{number}"
-        with open_store(url) as store:
-            store.publish(*held)
-            results[OURS].append(seen_after(url, times, partial(publish_spot, store), held, gap=0.004))
-        results[CLIENT].append(asyncio.run(bare_latency(server, f"bare{number}", times, held)))
-    for percent in (50, 99):
-        each = {who: [percentile(one, percent) for one in all_] for who, all_ in results.items()}
-        work = f"from a put of {kilobytes:.0f} kB to where another process has it: p{percent}"
-        yield compared(work, "ms", each, OURS, CLIENT)
-
-
-async def bare_latency(server: Server, bucket: str, times: int, held: list[OrderBook]) -> list[float]:
-    client = await nats.connect(server.url)
-    kv = await client.jetstream().create_key_value(bucket=bucket)
-    texts = [wire.order_book_to_json(one) for one in held]
-    follower = elsewhere("-c", BARE, f"{server.url}/{bucket}")
-    await asyncio.to_thread(asked, follower)
-    numbers = random.Random(5)
-    sent = {}
-    for number in range(1, times + 1):
-        value = f"{number} ".encode() + texts[number % 20]
-        await asyncio.sleep(numbers.random() * 0.004)
-        sent[str(number)] = time.monotonic_ns()
-        await kv.put(f"key{number % 20}", value)
-    after = await asyncio.to_thread(seen_by, follower, sent)
-    await asyncio.to_thread(ended, follower)
-    await client.close()
-    return after
-
-
-# How many per second
 
 
 def rate(server: Server, *, times: int, rounds: int) -> Iterator[Row]:
@@ -132,8 +70,6 @@ async def bare_rate(server: Server, times: int, made: list[OrderBook]) -> float:
     await client.close()
     return times / taken
 
-
-# Many pairs
 
 JOINER = """
 import sys, time
@@ -178,15 +114,19 @@ def many_pairs(server: Server, *, count: int, rounds: int) -> Iterator[Row]:
             replaced.append(time.perf_counter() - begun)
     asyncio.run(fill(server, "barejoin", some))
     yield alone(f"replace {count:,} books of 1 kB", "s", replaced)
-    seconds = in_turn({OURS: lambda: join(JOINER, ours, count), WATCH: lambda: join(WATCHER, bare, count)}, rounds)
+    seconds: dict[str, list[float]] = {OURS: [], WATCH: []}
+    for _ in range(rounds):
+        seconds[OURS].append(join(JOINER, ours, count))
+        seconds[WATCH].append(join(WATCHER, bare, count))
     yield compared(f"join late, {count:,} pairs of 1 kB, validated", "s", seconds, OURS, WATCH)
 
 
 def join(script: str, url: str, count: int) -> float:
     """Return the seconds until a new process has all pairs. The bare watch at times finds none, and is tried again."""
     for _ in range(6):
-        with elsewhere("-c", script, url) as process:
-            seconds, found = ended(process).split()
+        command = [sys.executable, "-c", script, url]
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+        seconds, found = done.stdout.split()
         if int(found) == count:
             return float(seconds)
     raise RuntimeError(f"a reader did not find {count:,} pairs in {url}")

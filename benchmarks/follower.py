@@ -18,8 +18,7 @@ from functools import partial
 from typing import Final
 
 from benchmarks.books import books
-from benchmarks.measure import Group, Row, alone, compared, percentile
-from benchmarks.seen import ROOT
+from benchmarks.measure import ROOT, Group, Row, alone, compared, percentile
 from market_index import LiveIndex
 from market_index_cli.server.http_server import Server
 from market_index_cli.server.listeners import bind

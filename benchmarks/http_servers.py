@@ -17,9 +17,9 @@ from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
+from benchmarks.measure import ROOT
 from tests.nats import spare_port
 
-ROOT: Final = Path(__file__).resolve().parents[1]
 CORES: Final = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 CONNECTIONS: Final = 32
 ROUND_SECONDS: Final = 0.1

@@ -1,7 +1,7 @@
 """Costs of an index: publishing and lookups.
 
-A publish replaces one book of an index. *copied dict* copies a dict; *immutables.Map* and
-*rpds.HashTrieMap* are persistent maps without an order.
+A publish replaces one book of an index. *copied dict* copies a dict; *immutables.Map* is a persistent map without an
+order.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from itertools import count
 from typing import Any, Final
 
 import immutables
-import rpds
 
 from benchmarks.books import books
-from benchmarks.measure import Group, Prepared, Row, alone, compared, interleaved
+from benchmarks.measure import Group, Prepared, Row, compared, interleaved
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair
 
 PUBLISHED: Final = 10
@@ -32,18 +31,16 @@ def groups(*, quick: bool) -> dict[str, Group]:
 def publishing(size: int, *, quick: bool) -> Iterator[Row]:
     held = books(size, 0)
     live, as_dict = LiveIndex(held), {one.pair: one for one in held}
-    hamt, trie = immutables.Map(as_dict), rpds.HashTrieMap(as_dict)
+    hamt = immutables.Map(as_dict)
     contenders: dict[str, Callable[[OrderBook], Any]] = {
         "LiveIndex.publish": live.publish,
         "copied dict": lambda one: as_dict | {one.pair: one},
         "immutables.Map": lambda one: hamt.set(one.pair, one),
-        "rpds.HashTrieMap": lambda one: trie.insert(one.pair, one),
     }
     prepare = new_books(held)
     works = {name: Prepared(prepare, partial(each, change)) for name, change in contenders.items()}
     seconds = interleaved(works, quick=quick, per=PUBLISHED)
     work = f"publish one book into {size:,} pairs"
-    yield alone(work, "µs", seconds["LiveIndex.publish"], scale=1e6)
     for peer in list(contenders)[1:]:
         yield compared(work, "µs", seconds, "LiveIndex.publish", peer, scale=1e6)
 
@@ -70,11 +67,9 @@ def looking_up(sizes: tuple[int, ...], *, quick: bool) -> Iterator[Row]:
         asked = [Pair(AssetId.parse(str(one.base)), ADA) for one in random.Random(3).choices(list(index), k=ASKED)]
         contenders[among(size)] = partial(look_up, index.order_book, asked)
         contenders[f"dict of {size:,}"] = partial(look_up, as_dict.__getitem__, asked)
-        contenders[f"immutables.Map of {size:,}"] = partial(look_up, immutables.Map(as_dict).__getitem__, asked)
     seconds = interleaved(contenders, quick=quick, per=ASKED)
     for size in sizes:
         yield compared(among(size), "µs", seconds, among(size), f"dict of {size:,}", scale=1e6)
-        yield compared(among(size), "µs", seconds, among(size), f"immutables.Map of {size:,}", scale=1e6)
 
 
 def among(size: int) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
 from gzip import compress, decompress
-from itertools import count, cycle
+from itertools import count
 from typing import Any, Final
 
 import msgspec
@@ -21,13 +21,11 @@ from pydantic import BaseModel
 from starlette.types import ASGIApp, Message
 
 from benchmarks.books import book, books
-from benchmarks.changes import changes
 from benchmarks.measure import Group, Prepared, Row, alone, compared, interleaved
 from market_index import LiveIndex, OrderBook, wire
 from market_index_http import create_app
 
 LEVELS: Final = 500
-DEEP: Final = 5_000
 PAIR_LIST: Final = "/trading-view/pair-list"
 GZIP: Final = [(b"accept-encoding", b"gzip")]
 
@@ -36,11 +34,8 @@ def groups(*, quick: bool) -> dict[str, Group]:
     one = book(random.Random(6), LEVELS)
     return {
         "decode": partial(decoding, quick=quick),
-        "decode_rows": partial(decoding_rows, quick=quick),
         "encode": partial(encoding, quick=quick),
-        "change": partial(after_a_change, quick=quick),
         "book": partial(first_response, f"a book of {LEVELS} levels a side", [one], order_book_path(one), quick=quick),
-        "list_724": partial(first_response, "a pair list of 724", books(724, 0), PAIR_LIST, quick=quick),
         "list_10000": partial(first_response, "a pair list of 10,000", books(10_000, 0), PAIR_LIST, quick=quick),
     }
 
@@ -76,41 +71,20 @@ def decoding(*, quick: bool) -> Iterator[Row]:
     text = wire.order_book_to_json(one)
     decoder = msgspec.json.Decoder(StructBook)
 
-    def and_levels() -> Any:
-        read = wire.order_book_from_json(text)
-        return read.bids, [*read.bids], [*read.asks]
-
     assert wire.order_book_from_json(text) == one
     assert [level.price for level in decoder.decode(text).bids] == [level.price for level in one.bids]
     assert [level.price for level in ModelBook.model_validate_json(text).asks] == [level.price for level in one.asks]
-    ours, looked_at = "order_book_from_json", "and its levels"
+    ours = "order_book_from_json"
     peers = ("msgspec (typed)", "pydantic", "json.loads")
     contenders = {
         ours: lambda: wire.order_book_from_json(text),
-        looked_at: and_levels,
         peers[0]: lambda: decoder.decode(text),
         peers[1]: lambda: ModelBook.model_validate_json(text),
         peers[2]: lambda: json.loads(text),
     }
     seconds = interleaved(contenders, quick=quick)
-    work = f"decode a book of {LEVELS} levels a side"
     for peer in peers:
-        yield compared(work, "ms", seconds, ours, peer, scale=1e3)
-    for peer in peers[:2]:
-        yield compared(f"{work} and create its levels", "ms", seconds, looked_at, peer, scale=1e3)
-
-
-def decoding_rows(*, quick: bool) -> Iterator[Row]:
-    texts = [wire.order_book_to_json(one) for one in books(200, 10)]
-    kilobytes = sum(map(len, texts)) / len(texts) / 1e3
-    following, also = cycle(texts), cycle(texts)
-    contenders = {
-        "order_book_from_json": lambda: [wire.order_book_from_json(next(following)) for _ in range(20)],
-        "json.loads": lambda: [json.loads(next(also)) for _ in range(20)],
-    }
-    seconds = interleaved(contenders, quick=quick, per=20)
-    work = f"decode and validate a row of {kilobytes:.1f} kB"
-    yield compared(work, "µs", seconds, "order_book_from_json", "json.loads", scale=1e6)
+        yield compared(f"decode a book of {LEVELS} levels a side", "ms", seconds, ours, peer, scale=1e3)
 
 
 def encoding(*, quick: bool) -> Iterator[Row]:
@@ -134,20 +108,6 @@ def forget_encoded(one: OrderBook) -> OrderBook:
     for chunk in (*one.bids.chunks, *one.asks.chunks):
         chunk.encoded = None
     return one
-
-
-def after_a_change(*, quick: bool) -> Iterator[Row]:
-    deep = book(random.Random(6), DEEP)
-    stream = cycle(changes(deep, 10_000))
-    whole = book(random.Random(6), DEEP)
-    wire.order_book_to_json(deep)
-    changed, anew = "after a change", "encoding all of it"
-    contenders = {
-        changed: Prepared(lambda: deep.apply(bids=[next(stream)]), wire.order_book_to_json),
-        anew: Prepared(lambda: forget_encoded(whole), wire.order_book_to_json),
-    }
-    seconds = interleaved(contenders, quick=quick)
-    yield compared(f"JSON of {DEEP:,} levels a side after one change", "ms", seconds, changed, anew, scale=1e3)
 
 
 def first_response(name: str, held: list[OrderBook], target: str, *, quick: bool) -> Iterator[Row]:

@@ -6,6 +6,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final, TypeAlias
 
@@ -15,6 +16,8 @@ Clock: TypeAlias = Callable[[], float]
 
 Rounds: TypeAlias = Mapping[str, Sequence[float]]
 """The time or the rate of each contender in each round."""
+
+ROOT: Final = Path(__file__).resolve().parents[1]
 
 MIN_ROUND_SECONDS: Final = 0.005
 """Shorter rounds measure the clock, and caches filled by the previous contender."""
@@ -173,12 +176,3 @@ def calls_per_round(work: Plain | Prepared, clock: Clock) -> int:
     """Return how many calls fill the shortest round; the first one warms up."""
     work.seconds(1, clock)
     return max(1, math.ceil(MIN_ROUND_SECONDS / max(work.seconds(1, clock), 1e-9)))
-
-
-def in_turn(contenders: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Return the figure that each contender measures of itself, in each of the rounds in which they take turns."""
-    figures: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(rounds):
-        for name, measure in contenders.items():
-            figures[name].append(measure())
-    return figures

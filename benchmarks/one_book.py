@@ -1,17 +1,16 @@
 """Costs of one book: changes, and gathering it from orders.
 
 Each change sets, adds or removes one bid. *sortedcontainers* and *order-book (C)* change one structure in place; *dict
-and sort* sums orders in dicts and sorts them once. *Decimal and bisect* reads each price and finds its place. Reading
-the price, finding its place and creating the level, the side and the book take two thirds of a change.
+and sort* sums orders in dicts and sorts them once. Reading the price, finding its place, and creating the level, the
+side and the book take two thirds of a change.
 """
 
 from __future__ import annotations
 
 import random
-from bisect import bisect_left
 from collections.abc import Iterator
 from decimal import Decimal
-from functools import partial, reduce
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import order_book as order_book_extension
@@ -19,7 +18,7 @@ from sortedcontainers import SortedDict
 
 from benchmarks.books import book, price
 from benchmarks.changes import changes
-from benchmarks.measure import Group, Row, alone, compared, interleaved
+from benchmarks.measure import Group, Row, compared, interleaved
 from market_index import Order, OrderBook, Side
 
 CHANGES: Final = 200
@@ -30,7 +29,6 @@ Top: TypeAlias = list[tuple[Decimal, int]]
 
 def groups(*, quick: bool) -> dict[str, Group]:
     found: dict[str, Group] = {f"apply_{levels}": partial(applying, levels, quick=quick) for levels in (50, 500, 5_000)}
-    found["apply_many"] = partial(applying_many, quick=quick)
     found["gather"] = partial(gathering, quick=quick)
     return found
 
@@ -86,22 +84,6 @@ def with_extension(start: dict[Decimal, int], stream: Stream) -> Top:
             del current.bids[at]
         top = [current.bids.index(number) for number in range(min(20, len(current.bids)))]
     return top
-
-
-def applying_many(*, quick: bool) -> Iterator[Row]:
-    one = book(random.Random(8), 5_000).apply()
-    stream = changes(one, 1_000)
-    batches = [stream[start : start + 100] for start in range(0, len(stream), 100)]
-    falling = [price.copy_negate() for price in one.bids.prices]
-    ours, floor = "apply", "Decimal and bisect"
-    contenders = {
-        ours: lambda: reduce(lambda current, batch: current.apply(bids=batch), batches, one),
-        floor: lambda: [bisect_left(falling, Decimal(text).copy_negate()) for batch in batches for text, _ in batch],
-    }
-    seconds = interleaved(contenders, quick=quick, per=len(batches))
-    work = "100 changes at once in 5,000 levels"
-    yield alone(work, "µs", seconds[ours], scale=1e6)
-    yield compared(work, "µs", seconds, ours, floor, scale=1e6)
 
 
 def gathering(*, quick: bool) -> Iterator[Row]:

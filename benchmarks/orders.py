@@ -1,4 +1,4 @@
-"""Orders by id: a placement, a block, and events until they are served.
+"""Orders by id: a placement, and events until they are served.
 
 756 pairs, prices that are ratios. *Totals, sort touched sides* has totals of each side in plain dicts; it validates
 nothing, has neither books nor an index, and keeps no earlier version.
@@ -36,7 +36,6 @@ def groups(*, quick: bool) -> dict[str, Group]:
     counts = (1_000, 100_000) if quick else (1_000, 100_000, 1_000_000)
     return {
         **{f"place_{count}": partial(placing, count, quick=quick) for count in counts},
-        "block": partial(block, 100_000, quick=quick),
         "events": partial(serving, 20_000 if quick else 100_000, 3 if quick else 5),
     }
 
@@ -65,8 +64,8 @@ def filled_by_half(order: Order) -> Order:
     return Order(order.pair, order.side, order.price, order.amount // 2)
 
 
-def made_up_changes(orders: Mapping[str, Order], count: int, numbers: random.Random) -> tuple[Changes, Changes]:
-    """Return a block and the changes that undo it: 40 % placements, 40 % removals, 20 % partial fills."""
+def made_up_changes(orders: Mapping[str, Order], count: int, numbers: random.Random) -> Changes:
+    """Return a block: 40 % placements, 40 % removals, 20 % partial fills."""
     ids = numbers.sample(list(orders), count * 3 // 5)
     removed, filled = ids[: count * 2 // 5], ids[count * 2 // 5 :]
     placed = {
@@ -74,7 +73,7 @@ def made_up_changes(orders: Mapping[str, Order], count: int, numbers: random.Ran
         for one in numbers.sample(list(orders), count - len(ids))
     }
     fills = {one: filled_by_half(orders[one]) for one in filled}
-    return (placed | fills, removed), ({one: orders[one] for one in ids}, list(placed))
+    return placed | fills, removed
 
 
 # The contenders
@@ -152,25 +151,6 @@ def placing(count: int, *, quick: bool) -> Iterator[Row]:
     yield compared(work, "µs", seconds, OURS, SORTED, scale=1e6)
 
 
-def block(count: int, *, quick: bool) -> Iterator[Row]:
-    """Alternate between a block and the changes that undo it, so that the peers are equal before each."""
-    orders = made_up_orders(count)
-    resting, sorting = RestingOrders(orders), Sorting(orders)
-    forth, back = made_up_changes(orders, CHANGES, random.Random(3))
-
-    def both(peer: Sorting) -> None:
-        peer.apply(forth)
-        peer.apply(back)
-
-    contenders = {
-        OURS: lambda: resting.apply(*forth).apply(*back),
-        SORTED: lambda: both(sorting),
-    }
-    seconds = interleaved(contenders, quick=quick, per=2)
-    assert_same(resting.apply(*forth).apply(*back), sorting)
-    yield compared(f"a block of {CHANGES} changes among {count:,} orders", "ms", seconds, OURS, SORTED, scale=1e3)
-
-
 # From standard input to the served book
 
 
@@ -204,7 +184,7 @@ def serving(count: int, rounds: int) -> Iterator[Row]:
     current, numbers = RestingOrders(orders), random.Random(6)
     for number in range(1, blocks + 1):
         sample = numbers.sample(list(orders), 2 * CHANGES)
-        changes = made_up_changes({one: current[one] for one in sample if one in current}, CHANGES, numbers)[0]
+        changes = made_up_changes({one: current[one] for one in sample if one in current}, CHANGES, numbers)
         current = current.apply(*changes)
         stream += block_lines(changes, str(number))
     rates: dict[str, list[float]] = {"first": [], "stream": [], "json.loads": []}

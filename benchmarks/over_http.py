@@ -32,7 +32,7 @@ from tests.nats import spare_port
 PUBLISHES: Final = 1_000
 
 BOOK_50, BOOK_500 = "order book of 50 levels a side", "order book of 500 levels a side"
-LIST_724, LIST_10K = "pair list of 724", "pair list of 10,000"
+LIST_10K = "pair list of 10,000"
 LIST_CONNECTIONS: Final = 4
 """For long responses. Some peers encode for all connections before they send the first byte."""
 
@@ -94,11 +94,6 @@ def frameworks(data: Data) -> list[Contender]:
     return [data.python(name, server, data.targets) for name, server in servers.items()]
 
 
-def small_list(data: Data) -> list[Contender]:
-    targets = (data.listed(LIST_724, 724),)
-    return [data.python(name, server, targets, 724) for name, server in ((OURS, "market_index"), (RAW, "raw"))]
-
-
 def encodings(data: Data) -> list[Contender]:
     """Return contenders that differ only in the fields of the request."""
     zipped = tuple(evolve(one, headers=(("Accept-Encoding", "gzip"),)) for one in data.targets)
@@ -146,4 +141,4 @@ def rates(contenders: Callable[[Data], list[Contender]], rounds: int) -> Iterato
 
 def groups(*, quick: bool) -> dict[str, Group]:
     rounds = 11 if quick else 31
-    return {one.__name__: partial(rates, one, rounds) for one in (frameworks, small_list, encodings, publishing)}
+    return {one.__name__: partial(rates, one, rounds) for one in (frameworks, encodings, publishing)}

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.books import books
-from benchmarks.measure import Group, Row, alone, percentile
-from benchmarks.seen import ROOT
+from benchmarks.measure import ROOT, Group, Row, alone, percentile
 from benchmarks.stream import elsewhere, line_of
 from market_index import OrderBook
 from market_index_feeds import Store, open_store

@@ -1,7 +1,7 @@
-"""Costs of the embedded store: a publish, its latency to another process, an idle follower, and loading.
+"""Costs of the embedded store: a publish, an idle follower, and loading.
 
 Books of 50 levels a side, on the disk of the project. *bare SQLite* upserts prebuilt text without revisions.
-*reading the rows* only fetches them; *json.loads* parses their text in memory.
+*json.loads* parses the text of the rows in memory.
 """
 
 from __future__ import annotations
@@ -15,24 +15,21 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.books import book, books, renamed
-from benchmarks.measure import Group, Prepared, Row, alone, compared, interleaved, percentile
-from benchmarks.seen import publish_spot, seen_after
+from benchmarks.measure import ROOT, Group, Prepared, Row, alone, compared, interleaved
 from market_index import OrderBook, wire
 from market_index_feeds import Store, open_feed, open_store
 from market_index_feeds.sqlite import Synchronous
 
-ROOT: Final = Path(__file__).resolve().parents[1]
 AT_ONCE: Final = 1_000
 
 
 def groups(*, quick: bool) -> dict[str, Group]:
     return {
-        "seen": in_folder(partial(seen_elsewhere, times=100 if quick else 200, rounds=3 if quick else 9)),
         "idle": in_folder(partial(idle, seconds=3 if quick else 20)),
         "publish": in_folder(partial(publishing_one, quick=quick)),
         "publish_many": in_folder(partial(publishing_many, quick=quick)),
@@ -47,23 +44,6 @@ def in_folder(group: Callable[[Path], Iterator[Row]]) -> Group:
             yield from group(Path(folder))
 
     return rows
-
-
-# The latency of a publish to another process
-
-
-def seen_elsewhere(folder: Path, *, times: int, rounds: int) -> Iterator[Row]:
-    held = books(20, 50)
-    after = []
-    for number in range(rounds):
-        path = folder / f"seen{number}.db"
-        with open_store(path) as store:
-            store.publish(*held)
-            # The follower polls every few milliseconds: regular publishes could always have the same phase.
-            after.append(seen_after(path, times, partial(publish_spot, store), held, gap=0.01))
-    for percent in (50, 99):
-        values = [percentile(one, percent) for one in after]
-        yield alone(f"from a publish to where another process has it, SQLite: p{percent}", "ms", values)
 
 
 # An idle follower
@@ -125,36 +105,23 @@ def publishing_many(folder: Path, *, quick: bool) -> Iterator[Row]:
     held = pairs_twice(AT_ONCE)
     with open_store(folder / "full.db") as store:
         contenders = {
-            "ours": publishing_batches(store, held),
-            "bare SQLite": bare_batches(folder / "bare-batch.db", held),
+            "ours": publishing(store, held, AT_ONCE),
+            "bare SQLite": bare(folder / "bare-batch.db", held, "full", AT_ONCE),
         }
         each = interleaved(contenders, quick=quick, clock=time.perf_counter, per=AT_ONCE)
     work = f"publish {AT_ONCE:,} books of 50 levels a side in one call, synchronous FULL, each"
-    yield alone(work, "µs", each["ours"], scale=1e6)
     yield compared(work, "µs", each, "ours", "bare SQLite", scale=1e6)
 
 
-def publishing(store: Store, held: list[OrderBook]) -> Callable[[], Any]:
+def in_batches(items: list[Any], size: int) -> Iterator[list[Any]]:
+    """Yield so many items at a time, over and over."""
+    return cycle([items[start : start + size] for start in range(0, len(items), size)])
+
+
+def publishing(store: Store, held: list[OrderBook], at_once: int = 1) -> Callable[[], Any]:
     store.publish(*held)
-    following = cycle(held)
-    return lambda: store.publish(next(following))
-
-
-def publishing_batches(store: Store, held: list[OrderBook]) -> Callable[[], Any]:
-    following = cycle((held[:AT_ONCE], held[AT_ONCE:]))
+    following = in_batches(held, at_once)
     return lambda: store.publish(*next(following))
-
-
-def plain(
-    path: Path, held: list[OrderBook], synchronous: Synchronous
-) -> tuple[sqlite3.Connection, list[tuple[Any, ...]]]:
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute(f"PRAGMA synchronous = {synchronous}")
-    connection.execute("CREATE TABLE books (pair TEXT PRIMARY KEY, revision INTEGER, body TEXT)")
-    rows = [(str(one.pair), number, wire.order_book_to_json(one).decode()) for number, one in enumerate(held)]
-    connection.executemany(UPSERT, rows)
-    return connection, rows
 
 
 UPSERT = (
@@ -162,24 +129,14 @@ UPSERT = (
 )
 
 
-def bare(path: Path, held: list[OrderBook], synchronous: Synchronous) -> Callable[[], Any]:
-    connection, rows = plain(path, held, synchronous)
-    following = cycle(rows)
-    numbers = iter(range(10**9))
-
-    def write() -> None:
-        pair, _, body = next(following)
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(UPSERT, (pair, next(numbers), body))
-        connection.execute("COMMIT")
-
-    return write
-
-
-def bare_batches(path: Path, held: list[OrderBook]) -> Callable[[], Any]:
-    connection, rows = plain(path, held, "full")
-    following = cycle((rows[:AT_ONCE], rows[AT_ONCE:]))
-    numbers = iter(range(10**9))
+def bare(path: Path, held: list[OrderBook], synchronous: Synchronous, at_once: int = 1) -> Callable[[], Any]:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute("CREATE TABLE books (pair TEXT PRIMARY KEY, revision INTEGER, body TEXT)")
+    rows = [(str(one.pair), number, wire.order_book_to_json(one).decode()) for number, one in enumerate(held)]
+    connection.executemany(UPSERT, rows)
+    following, numbers = in_batches(rows, at_once), count()
 
     def write() -> None:
         connection.execute("BEGIN IMMEDIATE")
@@ -202,13 +159,11 @@ def loading(folder: Path, *, size: int, quick: bool) -> Iterator[Row]:
     kilobytes = sum(len(body) for _, body in read_rows(path)) / size / 1e3
     contenders: dict[str, Any] = {
         "a feed": lambda: open_feed(path).read(),
-        "reading the rows": lambda: read_rows(path),
         "json.loads": Prepared(lambda: read_rows(path), lambda rows: [json.loads(body) for _, body in rows]),
     }
     each = interleaved(contenders, quick=quick, clock=time.process_time)
     work = f"load {size:,} validated rows of {kilobytes:.1f} kB"
     yield compared(work, "s", each, "a feed", "json.loads")
-    yield compared(work, "s", each, "a feed", "reading the rows")
 
 
 def read_rows(path: Path) -> Any:

@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from benchmarks.books import book, renamed
-from benchmarks.measure import Group, Row, alone, compared, percentile
-from benchmarks.seen import ROOT
+from benchmarks.measure import ROOT, Group, Row, alone, compared, percentile
 from market_index import LiveIndex, OrderBook, wire
 from market_index_cli.server.http_server import Server
 from market_index_cli.server.listeners import bind
