@@ -20,9 +20,7 @@ import nats
 import trustme
 from nats.aio.client import Client
 
-from market_index import OrderBook
 from market_index_feeds import Store, StoreError, open_store
-from tests.feeds import made_up
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 T = TypeVar("T")
@@ -239,12 +237,6 @@ def _cluster_of(server: Server, bucket: str) -> dict[str, Any]:
         return dict(ask(server, f"STREAM.INFO.KV_{bucket}", timeout=1).get("cluster", {}))
     except nats.errors.Error:
         return {}
-
-
-def noise(number: int) -> OrderBook:
-    """Return a book that does not deflate well, to more than 16 kB."""
-    levels = [(f"0.{one**8:028}", one) for one in range(1, 3000)]
-    return OrderBook.from_levels(made_up.pair(1000 + number), bids=levels)
 
 
 def certified(folder: Path, more: str = "") -> str:

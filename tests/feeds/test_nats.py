@@ -240,8 +240,8 @@ class TestCredentials:
             monkeypatch.setenv("NATS_TOKEN", "s3cret")
             open_store(f"{server.url}/books").close()
 
-    @pytest.mark.usefixtures("short_timeouts")
     def test_tls_with_certificates_of_both_sides(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr("market_index_feeds.nats.publishing.OPENING_SECONDS", 0)
         with nats.served(tmp_path / "tls", nats.certified(tmp_path, "verify: true")) as server:
             url = f"tls://localhost:{server.port}/books"
             with pytest.raises(StoreError, match="certificate verify failed"):

@@ -26,7 +26,13 @@ NOT_COPIED: Final = shutil.ignore_patterns(".*", "build", "dist", "__pycache__",
 def red_files(patch: Path, copy: Path) -> set[str]:
     """Apply a fault to a copy of the project, and return the test files that fail there."""
     shutil.copytree(ROOT, copy, ignore=NOT_COPIED)
-    done = subprocess.run(["patch", "-p1", "-F3", "-i", patch], cwd=copy, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["patch", "-p1", "-F3", "--no-backup-if-mismatch", "-i", patch],
+        cwd=copy,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise SystemExit(f"{patch.name} does not apply:\n{done.stdout}{done.stderr}")
     tests = patch.read_text().partition("\n")[0].removeprefix("Tests: ").split()
