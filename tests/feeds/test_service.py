@@ -301,7 +301,7 @@ class TestStream:
     def test_a_service_whose_stream_is_withheld_is_polled(
         self, streaming: Front, stream_url: str, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(module, "SILENCE_SECONDS", 0.2)
+        monkeypatch.setattr(module, "SILENCE_SECONDS", 0.5)
         streaming.scripts = [sent, sent]
         with Reader(open_feed(stream_url)) as reader:
             reader.until(lambda version: spots(version.index) == {1: "1", 2: "2"})
@@ -316,7 +316,7 @@ class TestStream:
     def test_silences_of_streams_that_lasted_are_no_reason_to_poll(
         self, streaming: Front, stream_url: str, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(module, "SILENCE_SECONDS", 0.1)
+        monkeypatch.setattr(module, "SILENCE_SECONDS", 0.3)
         monkeypatch.setattr(module, "monotonic", partial(next, count()))  # each event comes a second later
         streaming.scripts = [[books(1, 2, spot=step), ends(step), HOLD] for step in range(1, 6)]
         with Reader(open_feed(stream_url)) as reader:
