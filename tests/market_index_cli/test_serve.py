@@ -8,6 +8,7 @@ import pty
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from market_index import LiveIndex
 from market_index_feeds import Feed, Progress, open_store
 from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, running, untimed
-from tests.feeds.made_up import book
+from tests.feeds.made_up import book, pair
 from tests.metrics import scrape
 from tests.page import PAGE, SNEK
 from tests.service import Client, HttpResponse
@@ -36,6 +37,14 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def fetch(command: Running, target: str = LIST, method: str = "GET", headers: str = "") -> HttpResponse:
     with closing(Client(command.service.port)) as client:
         return client.request(target, method, headers)
+
+
+def is_listened_on(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_SECONDS).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 class TestSample:
@@ -72,6 +81,13 @@ class TestSample:
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cross-origin-resource-policy"] == "same-origin"
         assert not headers.keys() & {"server", "access-control-allow-origin"}
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="the libraries that a process has loaded are read from /proc")
+    def test_uvloop_and_httptools_are_used(self, sample: Running):
+        assert sample.service.pair_list().status == 200  # the event loop runs
+        loaded = Path(f"/proc/{sample.process.pid}/maps").read_text()
+        assert "/uvloop/loop." in loaded
+        assert "/httptools/parser/" in loaded
 
 
 def test_pages_of_allowed_origins_read_all_responses(tmp_path: Path):
@@ -115,6 +131,27 @@ class TestSignals:
                 assert client.socket.recv(1).startswith(b"H")
             assert command.end(number) == 0
             assert command.stderr.count("\n") == 2
+
+    @pytest.mark.thorough
+    def test_a_response_that_waits_for_its_client_is_completed(self, tmp_path: Path):
+        levels = ",".join(f'{{"price":"{price}","accumulated_liquidity":1}}' for price in range(1, 120_001))
+        body = f'{{"base":"{pair(1).base}","quote":"ADA","spot":null,"bids":[],"asks":[{levels}]}}'.encode()
+        path = tmp_path / "deep.ndjson"
+        path.write_bytes(body + b"\n")
+        with running(tmp_path, path, "--port", 0) as command, closing(Client(command.service.port)) as client:
+            # So small that the response does not fit into the buffers of the sockets.
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            target = f"/trading-view/order-book?base={pair(1).base}&quote=ADA"
+            client.socket.sendall(f"GET {target} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+            received = client.socket.recv(4096)
+            port = command.service.port
+            command.process.terminate()
+            eventually(lambda: not is_listened_on(port))
+            assert command.process.poll() is None
+            while chunk := client.socket.recv(65536):
+                received += chunk
+            assert received.partition(b"\r\n\r\n")[2] == body
+            assert command.process.wait(DEADLINE_SECONDS) == 0
 
     def test_a_server_that_loads(self, tmp_path: Path):
         pipe = tmp_path / "pipe"
