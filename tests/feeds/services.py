@@ -91,7 +91,7 @@ class Front:
 def served(app: App) -> Iterator[str]:
     """Serve an app on a free port of this machine. Yield its base URL."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1))
     thread = Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:

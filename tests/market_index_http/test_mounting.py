@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from prometheus_client import Info
 from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import PlainTextResponse
@@ -177,13 +178,15 @@ def test_the_middleware_of_the_page_passes_no_request_without_a_configured_key(
 
 
 def test_the_collector_of_the_page_is_in_the_registry_of_the_host(tmp_path: Path):
-    with served(program_of_the_page("measured.py", tmp_path)["app"]) as service:
+    program = program_of_the_page("measured.py", tmp_path)
+    Info("host", "A metric of the host.", registry=program["registry"])
+    with served(program["app"]) as service:
         assert service.pair_list("/api").status == 200
         assert service.request("/api/metrics").status == 404
         samples = samples_of(service.request("/metrics/"))
     assert samples["market_index_requests_total", f"endpoint={PAIR_LIST}", "status=200"] == 1
     assert samples["market_index_pairs", "worker=0"] == 0
-    assert any(name == "python_info" for name, *_ in samples), "the host has metrics of its own"
+    assert any(name == "host_info" for name, *_ in samples), "the host has metrics of its own"
 
 
 def test_the_recipe_with_health_works_each_time_its_lifespan_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
