@@ -155,10 +155,8 @@ def _mirror(books: str, open_target: Callable[[], Store]) -> None:
         finally:
             if summary.revision is not None:
                 click.echo(summary)
-        is_whole = feed.version is not None and feed.problem == "has ended"
-        if not is_whole:
-            click.echo(f"{feed.source} {feed.problem}", err=True)
-        if not is_whole or left_out or feed.rejected:
+        # The feed has logged a problem.
+        if feed.version is None or feed.problem != "has ended" or left_out or feed.rejected:
             raise SystemExit(EXIT_REJECTED)
 
 
