@@ -59,7 +59,7 @@ class Front:
         async def rewritten(message: Any) -> None:
             if is_stream and message["type"] == "http.response.body":
                 # The app sends whole events.
-                events = message["body"].split(b"\n\n")
+                events = message.get("body", b"").split(b"\n\n")
                 message = message | {"body": b"\n\n".join(map(self.rewrite, events))}
             await send(message)
 
@@ -91,7 +91,9 @@ class Front:
 def served(app: App) -> Iterator[str]:
     """Serve an app on a free port of this machine. Yield its base URL."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+    )
     thread = Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:
