@@ -246,8 +246,9 @@ def test_a_slow_client_gets_fewer_versions_and_the_last_one():
     live = LiveIndex([book(1)])
 
     async def run() -> Reader:
-        async with reading(create_app(live, stream=True), is_open=False) as reader:
-            await asyncio.sleep(0)
+        async with reading(create_app(live, stream=True)) as reader:
+            await reader.has(live.current)
+            reader.open.clear()  # while the first changes are written
             for spot in range(1, 101):
                 live.publish(book(1, spot=str(spot)))
                 await asyncio.sleep(0)
