@@ -197,6 +197,33 @@ def test_an_address_that_is_taken_while_it_loads_is_exit_code_4(monkeypatch: pyt
     assert done.stderr.endswith(f": cannot listen on http://127.0.0.1:{port}: Address already in use\n")
 
 
+def test_standard_input_is_served_while_it_is_open_and_after_its_end(tmp_path: Path):
+    lines = SAMPLE.read_bytes().splitlines(keepends=True)
+    with running(tmp_path, "-", "--port", 0, stdin=subprocess.PIPE) as command:
+        pipe = command.process.stdin
+        assert pipe
+        pipe.write(b"".join(lines[:5]))
+        pipe.flush()
+        service = command.service
+        eventually(lambda: len(service.pair_list().json["pairs"]) == 5)
+        pipe.write(lines[5] + lines[6][:-9])
+        pipe.close()
+        command.has_logged("standard input: has ended")
+        assert "standard input: line 7 rejected: must " in command.stderr
+        assert len(service.pair_list().json["pairs"]) == 6
+        assert service.request("/healthz").json["error"] == "feed: has ended"
+        assert command.end() == 0
+
+
+def test_it_can_listen_on_ipv6(tmp_path: Path):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        pytest.skip(f"this machine has no IPv6 loopback: {error}")
+    with running(tmp_path, SAMPLE, "--host", "::1", "--port", 0) as command:
+        eventually(lambda: "listening on http://[::1]:" in command.stderr)
+
+
 def test_loading_a_large_file_shows_progress_on_a_terminal(tmp_path: Path):
     path = tmp_path / "books.ndjson"
     path.write_text(padded_above_4_mib(SAMPLE.read_text()))
