@@ -17,8 +17,8 @@ reliable, so events are skipped until the producer sends its whole state again.
 An order whose numbers or assets are well-formed but impossible is no fault of the producer: anyone can place it on the
 ledger. It is counted, and kept without liquidity, so that it can be replaced and removed.
 
-The state of a block is an immutable value that shares its unchanged parts with the previous one. Therefore a thousand
-states need little memory, and a rollback only selects an earlier one. A version has the state of the last block, and
+Each block has an immutable state, which shares its unchanged parts with the state of the block before. So a thousand
+states need little memory, and a rollback only selects an earlier state. A version has the state of the last block, and
 the index of that state.
 """
 
