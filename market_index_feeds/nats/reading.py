@@ -19,7 +19,7 @@ freshness is not known.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import suppress
 from threading import Event
 from time import monotonic
@@ -27,7 +27,7 @@ from typing import Final
 
 from market_index import InvalidFreshness, MarketIndex, MarketIndexError, OrderBook, Pair
 from market_index_feeds.errors import FeedError
-from market_index_feeds.event_loop import blocking, run
+from market_index_feeds.event_loop import pulled
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Bucket, Message, Rejected, State, Unreachable, shown_text
 from market_index_feeds.nats.calls import OPENING_SECONDS, retried
@@ -42,7 +42,6 @@ BEHIND_SECONDS: Final = 1.0
 """How long servers may be behind the leader."""
 
 _BEHIND_POLL_SECONDS: Final = 0.005
-_STOP_POLL_SECONDS: Final = 0.1
 
 
 class NatsSource(Source):
@@ -67,17 +66,8 @@ class NatsSource(Source):
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Yield the content, then that after each change. The first connection is retried for some seconds."""
-        runner, has_changed = asyncio.Runner(), asyncio.Event()
-        has_changed.set()
-        self.bucket.on_change = has_changed.set
-        try:
-            while (found := run(runner, self._next(has_changed, stop, progress))) is not None:
-                yield found
-        except (Unreachable, Rejected) as error:
-            raise FeedError(str(error)) from None
-        finally:
-            run(runner, self.bucket.close())
-            blocking(runner.close)
+        # The progress is that of the pages that are read.
+        return pulled(self._versions(progress), stop, None)
 
     async def refresh(self, progress: Progress | None = None) -> Version:
         """Read what has changed, and return the content as a version: the same object if nothing has changed.
@@ -109,19 +99,17 @@ class NatsSource(Source):
                     self._sequence = state.sequence
         return self._apply()
 
-    async def _next(
-        self, has_changed: asyncio.Event, stop: Event, progress: Progress | None
-    ) -> Version | NoVersion | None:
-        """Return what the next change or check finds; None if it is to stop."""
-        reading = asyncio.ensure_future(self._wait_and_read(has_changed, progress))
-        # A wait of 0 s, because every wait of a source is one of `stop`.
-        while not (reading.done() or stop.wait(0)):
-            await asyncio.wait({reading}, timeout=_STOP_POLL_SECONDS)
-        if reading.done():
-            return reading.result()
-        reading.cancel()
-        await asyncio.wait({reading})
-        return None
+    async def _versions(self, progress: Progress | None) -> AsyncGenerator[Version | NoVersion, None]:
+        has_changed = asyncio.Event()
+        has_changed.set()
+        self.bucket.on_change = has_changed.set
+        try:
+            while True:
+                yield await self._wait_and_read(has_changed, progress)
+        except (Unreachable, Rejected) as error:
+            raise FeedError(str(error)) from None
+        finally:
+            await self.bucket.close()
 
     async def _wait_and_read(self, has_changed: asyncio.Event, progress: Progress | None) -> Version | NoVersion:
         with suppress(TimeoutError):
