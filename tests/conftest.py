@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -15,6 +16,10 @@ from tests.waiting import WITHOUT_SHRINKING
 
 if TYPE_CHECKING:
     from tests import nats
+
+# A shell script starts a background job with SIGINT ignored, and every process that a test starts would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 """Whether properties use random examples, and more of them in the domain; `make test-all` prints the seed."""
