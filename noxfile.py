@@ -37,7 +37,8 @@ def tests(session: nox.Session) -> None:
 @nox.session(python=PYTHONS[0])
 def minimums(session: nox.Session) -> None:
     """Run the tests with the lowest declared version of each dependency; test tools are as new as these allow."""
-    constraints = Path(session.create_tmp()) / "minimums.txt"
+    # Not in `session.create_tmp()`, which also moves the files of the tests there: paths of sockets have 107 bytes.
+    constraints = Path(session.virtualenv.location) / "minimums.txt"
     constraints.write_text("".join(f"{name}=={version}\n" for name, version in lowest_versions(PYPROJECT).items()))
     session.install("--constraint", str(constraints), *INSTALLED)
     session.run("python", "-m", "pip", "freeze", "--exclude-editable")
