@@ -29,8 +29,8 @@ from market_index import (
 )
 from market_index.errors import safe_repr
 from market_index.strategies import level_changes, order_books, pairs, prices
-from tests.oracles import grammar
 from tests.market_index.wire.texts import BOOK, LIST, PAIR, TOKEN, encoded
+from tests.oracles import grammar
 
 
 def is_order_book(text: bytes, *, ignore_unknown: bool) -> bool:
