@@ -158,18 +158,7 @@ class TestAmountAt:
 
 
 class TestConstructor:
-    """The constructor validates all levels."""
-
-    @pytest.mark.parametrize(
-        ("levels", "message"),
-        [
-            ([PriceLevel("1", 1), ("2", 1)], r"asks\[1\] must be a PriceLevel, got \('2', 1\)"),
-            ([PriceLevel("2", 1), PriceLevel("1", 1)], r"asks\[1\]\.price must be above asks\[0\]\.price"),
-        ],
-    )
-    def test_other_values_than_ordered_levels_are_rejected(self, levels, message: str):
-        with pytest.raises(InvalidOrderBook, match=message):
-            Levels(Side.ASK, levels)
+    """The constructor validates all levels, as that of a book, whose test has the faults."""
 
     def test_the_side_must_be_a_side(self):
         with pytest.raises(TypeError, match=r"side must be Side\.BID or Side\.ASK, got 'bid'"):
