@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from market_index import Freshness, InvalidFreshness, LiveIndex, MarketIndex, OrderBook
+from market_index import Freshness, InvalidFreshness, MarketIndex, OrderBook
 from market_index.errors import safe_repr
 from market_index.wire import format_time, parse_time
 from tests.feeds.made_up import book, pair
@@ -170,22 +170,3 @@ class TestIndexes:
         index = MarketIndex([book(1)], "slot 1", self.TIME)
         for same in (copy.copy(index), copy.deepcopy(index), pickle.loads(pickle.dumps(index))):
             assert (same, same.freshness) == (index, index.freshness)
-
-
-class TestLiveIndexes:
-    def test_an_update_keeps_it_unless_another_is_given(self):
-        live = LiveIndex()
-        live.update([book(1)], freshness=Freshness("slot 1"))
-        live.publish(book(2))
-        live.retract(pair(1))
-        assert (live.current.as_of, set(live.current)) == ("slot 1", {pair(2)})
-        live.update([], freshness=Freshness())
-        assert (live.current.freshness, set(live.current)) == (Freshness(), {pair(2)})
-
-    @pytest.mark.parametrize("freshness", ["slot 1", ("slot 1", None), b"", 0])
-    def test_a_value_that_is_not_a_freshness_is_rejected_and_changes_nothing(self, freshness: object):
-        live = LiveIndex([book(1)])
-        before = live.current
-        with pytest.raises(InvalidFreshness, match=rf"^freshness must be a Freshness, got {type(freshness).__name__}"):
-            live.update([book(2)], freshness=freshness)  # type: ignore[arg-type]  # a caller without types
-        assert live.current is before

@@ -15,7 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, Freshness, InvalidOrderBook, LiveIndex, MarketIndex, OrderBook, Pair
+from market_index import (
+    ADA,
+    AssetId,
+    Freshness,
+    InvalidFreshness,
+    InvalidOrderBook,
+    LiveIndex,
+    MarketIndex,
+    OrderBook,
+    Pair,
+)
 from tests.waiting import DEADLINE_SECONDS
 
 PUBLISHED_AT = datetime(2026, 11, 22, tzinfo=UTC)
@@ -89,16 +99,28 @@ class TestUpdate:
         assert live.retract(pair(1), pair(3)) is live.current == {pair(2): book(2)}
         assert repr(live) == "<LiveIndex: 1 pairs>"
 
-    def test_a_rejected_update_changes_nothing(self, live: LiveIndex):
+    @pytest.mark.parametrize(
+        ("update", "error", "message"),
+        [
+            (
+                lambda live: live.publish(book(2), None),
+                InvalidOrderBook,
+                "a value of an index must be an OrderBook, got",
+            ),
+            (
+                lambda live: live.update([book(2)], [None]),
+                TypeError,
+                "the key of an index must be a Pair, got NoneType",
+            ),
+            (lambda live: live.show({}), InvalidOrderBook, r"index must be a MarketIndex, got dict: \{\}$"),
+            (lambda live: live.update([], freshness=""), InvalidFreshness, "freshness must be a Freshness, got str"),
+            (lambda live: live.update([], freshness=0), InvalidFreshness, "freshness must be a Freshness, got int"),
+        ],
+    )
+    def test_a_rejected_update_changes_nothing(self, live: LiveIndex, update, error, message: str):
         before = live.current
-        for update in (
-            lambda: live.publish(book(2), None),  # type: ignore[arg-type]  # a caller without types
-            lambda: live.update([book(2)], [None]),  # type: ignore[list-item]  # a caller without types
-        ):
-            with pytest.raises((InvalidOrderBook, TypeError)):
-                update()
-        with pytest.raises(InvalidOrderBook, match=r"^index must be a MarketIndex, got dict: \{\}$"):
-            live.show({})  # type: ignore[arg-type]  # a caller without types
+        with pytest.raises(error, match=f"^{message}"):
+            update(live)
         assert live.current is before
         assert len(live.publish(book(3))) == 2
 
