@@ -111,8 +111,8 @@ TestIndexAgainstDict = IndexAgainstDict.TestCase
 TestIndexAgainstDict.settings = settings(max_examples=settings().max_examples // 4, stateful_step_count=12)
 
 
-@given(st.lists(order_books(max_levels=2), max_size=8))
-def test_if_a_pair_repeats_the_last_book_wins(books: list[OrderBook]):
+def test_if_a_pair_repeats_the_last_book_wins():
+    books = [OrderBook(numbered_pair(number), spot=spot) for spot in ("1", "2") for number in (2, 1, 2)]
     agree(MarketIndex(books), {book.pair: book for book in books})
 
 
@@ -125,7 +125,6 @@ def test_a_pair_that_is_not_tracked_is_named():
         assert str(not_found.value) == f"Pair {missing} not found"
         assert not_found.value.pair == missing
         assert isinstance(not_found.value, LookupError)
-        assert not_found.value.at("here") is not_found.value
 
 
 def test_foreign_keys_are_not_tracked():
@@ -179,10 +178,7 @@ def test_an_index_equals_every_mapping_of_the_same_pairs_to_the_same_books():
     assert index != {books[0].pair: books[0]}
     assert MarketIndex() == {}
     assert index != books
-
-
-def test_different_indexes_have_different_hashes():
-    indexes = [MarketIndex(OrderBook(numbered_pair(number)) for number in range(1, size)) for size in range(1, 10)]
+    indexes = [MarketIndex(books[:size]) for size in range(10)]
     assert len(set(map(hash, indexes))) == len(indexes)
 
 

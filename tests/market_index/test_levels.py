@@ -207,14 +207,3 @@ class TestSharing:
         after = wire.encoded_order_book(book.apply(bids=[("2500", 7)]))
         assert len(after) == len(before) > 100
         assert sum(one is not other for one, other in zip(before, after, strict=True)) == 2  # that chunk, and the start
-
-    def test_history_leaves_no_trace_in_layout_and_digest(self):
-        book = deep_book(2_000)
-        wandered = book
-        for price in range(1, 2_001, 3):
-            wandered = wandered.apply(bids=[(str(price), 0), (f"{price}.5", price)])
-        for price in range(1, 2_001, 3):
-            wandered = wandered.apply(bids=[(f"{price}.5", 0), (Decimal(price), price)])
-        assert wandered == book
-        fresh = wire.encoded_order_book(wire.order_book_from_json(wire.order_book_to_json(wandered)))
-        assert wire.digest_of(wire.encoded_order_book(wandered)) == wire.digest_of(fresh)
