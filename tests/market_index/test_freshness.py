@@ -144,11 +144,14 @@ class TestTimesAsText:
 class TestIndexes:
     TIME = datetime(2026, 11, 22, tzinfo=UTC)
 
-    def test_an_index_has_what_it_is_given(self):
+    def test_an_index_and_its_copies_have_it_and_equality_excludes_it(self):
         index = MarketIndex([book(1)], "slot 1", self.TIME)
         assert (index.as_of, index.published_at) == ("slot 1", self.TIME)
-        assert index.freshness == Freshness("slot 1", self.TIME)
         assert (MarketIndex().as_of, MarketIndex().published_at) == (None, None)
+        for same in (index, copy.copy(index), copy.deepcopy(index), pickle.loads(pickle.dumps(index))):
+            assert same.freshness == Freshness("slot 1", self.TIME)
+            assert same == MarketIndex([book(1)])
+            assert hash(same) == hash(MarketIndex([book(1)]))
 
     @pytest.mark.parametrize("books", [[], [book(2)], [book(number) for number in range(200)]])
     def test_a_derived_index_keeps_it(self, books: list[OrderBook]):
@@ -160,13 +163,3 @@ class TestIndexes:
         assert (later, later.freshness) == (index, Freshness("slot 2"))
         assert all(later[one.pair] is one for one in books)
         assert index.freshness == Freshness("slot 1", self.TIME)
-
-    def test_it_is_excluded_from_equality(self):
-        index = MarketIndex([book(1)], "slot 1", self.TIME)
-        assert index == MarketIndex([book(1)])
-        assert hash(index) == hash(MarketIndex([book(1)]))
-
-    def test_copies_and_pickles_have_it(self):
-        index = MarketIndex([book(1)], "slot 1", self.TIME)
-        for same in (copy.copy(index), copy.deepcopy(index), pickle.loads(pickle.dumps(index))):
-            assert (same, same.freshness) == (index, index.freshness)

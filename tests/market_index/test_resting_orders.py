@@ -176,15 +176,13 @@ class TestApply:
 class TestUntrack:
     """`RestingOrders.untrack` removes a pair from the index."""
 
-    def test_a_pair_without_orders_leaves_the_index(self):
+    def test_pairs_without_orders_leave_the_index_with_their_spots(self):
         resting = RestingOrders({"a": ask(7)}, {OTHER: "2", EMPTY: None}, as_of="block 1")
-        assert set(resting.untrack(OTHER, EMPTY, OTHER).index) == {PAIR}
-        assert resting.untrack(OTHER) == resting
-        assert resting.untrack(OTHER).index.as_of == "block 1"
+        left = resting.untrack(OTHER, EMPTY, OTHER)
+        assert (left, set(left.index), left.index.as_of) == (resting, {PAIR}, "block 1")
         assert set(resting.index) == set(PAIRS)
-
-    def test_a_pair_that_is_not_tracked_is_ignored(self):
-        assert RestingOrders({"a": ask(7)}).untrack(OTHER, EMPTY).index == RestingOrders({"a": ask(7)}).index
+        assert left.untrack(OTHER, EMPTY).index == left.index
+        assert left.apply({"b": ask(7, pair=OTHER)}).index[OTHER].spot is None
 
     @pytest.mark.parametrize("order", [ask(7), ask(0)])
     def test_a_pair_with_orders_cannot_be_untracked(self, order: Order):
@@ -198,10 +196,6 @@ class TestUntrack:
     def test_a_pair_that_cannot_be_tracked_cannot_be_untracked(self, pair):
         with pytest.raises(InvalidOrderBook):
             RestingOrders().untrack(pair)
-
-    def test_a_pair_that_is_tracked_again_has_no_spot(self):
-        resting = RestingOrders(spots={PAIR: "2"}).untrack(PAIR).apply({"a": ask(7)})
-        assert resting.index[PAIR].spot is None
 
 
 class TestAt:
