@@ -158,8 +158,15 @@ class TestIndexes:
         index = MarketIndex(books, "slot 1", self.TIME)
         assert index.with_books(book(1)).without(pair(1)).freshness == index.freshness
         assert index.with_books().without() is index
-        assert index.with_freshness(index.freshness) is index
+        assert index.with_freshness(Freshness("slot 1", self.TIME)) is index
         later = index.with_freshness(Freshness("slot 2"))
         assert (later, later.freshness) == (index, Freshness("slot 2"))
         assert all(later[one.pair] is one for one in books)
         assert index.freshness == Freshness("slot 1", self.TIME)
+
+    @pytest.mark.parametrize("freshness", ["slot 1", ("slot 1", None), b"", 0])
+    def test_a_value_that_is_not_a_freshness_is_rejected(self, freshness: object):
+        with pytest.raises(InvalidFreshness) as raised:
+            MarketIndex().with_freshness(freshness)  # type: ignore[arg-type]  # a caller without types
+        given = f"{type(freshness).__name__}: {safe_repr(freshness)}"
+        assert str(raised.value) == f"freshness must be a Freshness, got {given}"

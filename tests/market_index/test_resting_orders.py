@@ -84,6 +84,7 @@ class TestIndex:
     def test_the_index_and_the_excess_survive_pickle_and_copy(self, duplicate):
         by_id = {"a": ask(LIMIT), "b": ask(7), "c": bid(LIMIT), "d": bid(3)}
         by_id |= {"e": bid(LIMIT, pair=OTHER), "f": bid(9, pair=OTHER)}
+        by_id |= {"g": ask(LIMIT, pair=OTHER), "h": ask(11, pair=OTHER)}
         full = RestingOrders(by_id, {OTHER: "2"}, as_of="block 1")
         assert duplicate(full).index == full.index
         assert duplicate(full).index.freshness == full.index.freshness
