@@ -293,8 +293,8 @@ def test_unknown_keys_are_an_error_unless_they_are_to_be_ignored(read: Any, valu
 
 
 def test_other_faults_keep_their_place_if_unknown_keys_are_ignored():
+    levels = [level | MORE for level in with_level(accumulated_liquidity=0)["bids"]]
     with pytest.raises(InvalidOrderBook, match=rf"^{re.escape(AMOUNT)} a number: 0$"):
-        levels = [level | MORE for level in with_level(accumulated_liquidity=0)["bids"]]
         wire.order_book_from_json(encoded(BOOK | {"bids": levels}), ignore_unknown=True)
     with pytest.raises(InvalidOrderBook, match=r"^spot: missing$"):
         wire.order_book_changes_from_json(encoded(without(CHANGES, "spot") | MORE), ignore_unknown=True)
