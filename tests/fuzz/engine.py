@@ -6,7 +6,7 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["market_index", "market_index_feeds", "tests.fuzz"]):
+with atheris.instrument_imports(include=["market_index", "market_index_feeds", "tests.fuzz", "tests.oracles"]):
     from tests.fuzz.targets import TARGETS
 
 if __name__ == "__main__":

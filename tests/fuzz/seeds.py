@@ -36,7 +36,7 @@ TOKENS: Final[dict[str, tuple[str, ...]]] = {
         "0.", ".", "1", "9", "0", "e", "E", "+", "-", "e-28", "e28", "e1000000", "_", " ", "٣", "\n", "NaN", "Infinity",
         "79228162514264337593543950335", "79228162514264337593543950336",
     ),
-    "times": (
+    "long-texts": (
         "\x00", '"place"', '"base"', '"offered"', '"amount"', '"price"', '"spot"', '"bids"', '"as_of"', '"pairs"', "0",
         "1", ".", "e", "/", "-", ":", "@", '"', "\\", r"\u0061", ",", "[", "]", "{", "}", "[],", '{"a":0},', '"a":0,',
         "NaN", "0.1,", " ", "ab",
@@ -121,7 +121,7 @@ def price_seeds() -> list[bytes]:
     return [column.encode() for column in columns]
 
 
-def time_seeds() -> list[bytes]:
+def long_text_seeds() -> list[bytes]:
     """Return texts in which two NULs, written as `<` and `>` here, delimit the piece that is repeated."""
     place = {"place": "a#0", "base": BOOK["base"], "quote": "ADA", "offered": "base", "amount": "1", "price": "2"}
     stretched = [("place", "<a>"), ("amount", "<0>1"), ("amount", "-<1>"), ("price", "<1>/29000"), ("price", "1.<0>x")]
@@ -137,7 +137,7 @@ def time_seeds() -> list[bytes]:
 SEEDS: Final = dict(
     zip(
         TARGETS,
-        (order_book_seeds, pair_list_seeds, asset_seeds, price_seeds, time_seeds),
+        (order_book_seeds, pair_list_seeds, asset_seeds, price_seeds, long_text_seeds),
         strict=True,
     )
 )

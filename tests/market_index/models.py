@@ -47,6 +47,12 @@ def levels_of(book: OrderBook, side: Side) -> list[tuple[Fraction, int]]:
     return exact(book.bids if side is Side.BID else book.asks)
 
 
+def is_price(number: Fraction) -> bool:
+    """Whether the number is a coefficient from 1 to 2^96-1 over a power of ten up to 10^28 (decision 3)."""
+    coefficients = (number * 10**places for places in range(29))
+    return any(one.denominator == 1 and 1 <= one <= LARGEST_COEFFICIENT for one in coefficients)
+
+
 def representable(ratio: Fraction, *, up: bool) -> Fraction:
     """Return the nearest price that is not below the ratio (`up`) or not above it: the best of all 29 grids."""
     found = []

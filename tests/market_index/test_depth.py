@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, CumulativeLevel, InvalidOrderBook, InvalidPrice, Liquidity, OrderBook, Pair, Side
 from market_index.strategies import prices
-from tests.market_index.models import LARGEST_COEFFICIENT, NARROW, books, levels_of
+from tests.market_index.models import LARGEST_COEFFICIENT, NARROW, books, is_price, levels_of
 
 PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
 SIDES = st.sampled_from(Side)
@@ -48,10 +48,6 @@ class TestCumulative:
             4 * (2**64 - 1),
             Decimal(f"{(3 * (LARGEST_COEFFICIENT - 1) * 10**28 + 1) * (2**64 - 1)}E-28"),
         )
-
-    def test_a_side_must_be_a_side(self):
-        with pytest.raises(TypeError, match=r"side must be Side\.BID or Side\.ASK, got 'bid'"):
-            OrderBook(PAIR).cumulative("bid")  # type: ignore[arg-type]  # a caller without types
 
 
 class TestLiquidityWithin:
@@ -101,15 +97,6 @@ class TestLiquidityWithin:
         assert further is not None
         assert (near.base, further.base) == (3, 7)
 
-    @pytest.mark.parametrize("ratio", ["0", "-0.1", "2%", 0.02, 1, None])
-    def test_a_ratio_is_exact_and_above_zero(self, ratio: object):
-        with pytest.raises(InvalidPrice, match=r"^ratio: "):
-            OrderBook(PAIR).liquidity_within(Side.BID, ratio)  # type: ignore[arg-type]  # a caller without types
-
-    def test_a_side_must_be_a_side(self):
-        with pytest.raises(TypeError, match="side must be"):
-            OrderBook(PAIR).liquidity_within(None, "0.02")  # type: ignore[arg-type]  # a caller without types
-
 
 class TestGrouped:
     """Levels on a coarser price grid."""
@@ -135,7 +122,7 @@ class TestGrouped:
                 assert total == sum(amount for _, amount in cell)
                 worst = min(price for price, _ in cell) if side is Side.BID else max(price for price, _ in cell)
                 assert at_least_as_good(side, worst, price)
-                assert price == (multiple if is_a_price(multiple) else worst)
+                assert price == (multiple if is_price(multiple) else worst)
         assert not grouped.is_crossed or book.is_crossed
 
     def test_a_cell_without_a_valid_price_uses_its_worst_price(self):
@@ -156,11 +143,6 @@ class TestGrouped:
         with pytest.raises(InvalidOrderBook, match=r"the total of the asks at 0\.3 must be at most 2\^64-1, got \d+"):
             book.grouped("0.1")
 
-    @pytest.mark.parametrize("step", ["0", "-1", 0.1, 1, None])
-    def test_a_step_is_exact_and_above_zero(self, step: object):
-        with pytest.raises(InvalidPrice, match=r"^step: "):
-            OrderBook(PAIR).grouped(step)  # type: ignore[arg-type]  # a caller without types
-
 
 def cells(book: OrderBook, side: Side, step: Fraction) -> dict[Fraction, list[tuple[Fraction, int]]]:
     """Return the levels by the multiple of the step that each is rounded to, in the order of the side."""
@@ -171,11 +153,22 @@ def cells(book: OrderBook, side: Side, step: Fraction) -> dict[Fraction, list[tu
     return dict(found)
 
 
-def is_a_price(number: Fraction) -> bool:
-    return any(
-        (number * 10**places).denominator == 1 and 0 < number * 10**places <= LARGEST_COEFFICIENT
-        for places in range(29)
-    )
+NO_SIDE = r"side must be Side\.BID or Side\.ASK, got 'bid'"
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "error", "message"),
+    [
+        ("cumulative", ["bid"], TypeError, NO_SIDE),
+        ("liquidity_within", ["bid", "0.02"], TypeError, NO_SIDE),
+        *(("liquidity_within", [Side.BID, ratio], InvalidPrice, "ratio: ") for ratio in ("0", "-0.1", "2%", 0.02, 1)),
+        ("liquidity_within", [Side.BID, None], InvalidPrice, "ratio: "),
+        *(("grouped", [step], InvalidPrice, "step: ") for step in ("0", "-1", 0.1, 1, None)),
+    ],
+)
+def test_a_side_is_a_side_and_a_number_is_exact_and_above_zero(method: str, arguments, error, message: str):
+    with pytest.raises(error, match=f"^{message}"):
+        getattr(OrderBook(PAIR), method)(*arguments)
 
 
 def test_the_repr_of_many_running_totals_is_short():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from market_index import Freshness, InvalidFreshness, LiveIndex, MarketIndex, OrderBook
+from market_index import Freshness, InvalidFreshness, MarketIndex, OrderBook
 from market_index.errors import safe_repr
 from market_index.wire import format_time, parse_time
 from tests.feeds.made_up import book, pair
@@ -144,48 +144,29 @@ class TestTimesAsText:
 class TestIndexes:
     TIME = datetime(2026, 11, 22, tzinfo=UTC)
 
-    def test_an_index_has_what_it_is_given(self):
+    def test_an_index_and_its_copies_have_it_and_equality_excludes_it(self):
         index = MarketIndex([book(1)], "slot 1", self.TIME)
         assert (index.as_of, index.published_at) == ("slot 1", self.TIME)
-        assert index.freshness == Freshness("slot 1", self.TIME)
         assert (MarketIndex().as_of, MarketIndex().published_at) == (None, None)
+        for same in (index, copy.copy(index), copy.deepcopy(index), pickle.loads(pickle.dumps(index))):
+            assert same.freshness == Freshness("slot 1", self.TIME)
+            assert same == MarketIndex([book(1)])
+            assert hash(same) == hash(MarketIndex([book(1)]))
 
     @pytest.mark.parametrize("books", [[], [book(2)], [book(number) for number in range(200)]])
     def test_a_derived_index_keeps_it(self, books: list[OrderBook]):
         index = MarketIndex(books, "slot 1", self.TIME)
         assert index.with_books(book(1)).without(pair(1)).freshness == index.freshness
         assert index.with_books().without() is index
-        assert index.with_freshness(index.freshness) is index
+        assert index.with_freshness(Freshness("slot 1", self.TIME)) is index
         later = index.with_freshness(Freshness("slot 2"))
         assert (later, later.freshness) == (index, Freshness("slot 2"))
         assert all(later[one.pair] is one for one in books)
         assert index.freshness == Freshness("slot 1", self.TIME)
 
-    def test_it_is_excluded_from_equality(self):
-        index = MarketIndex([book(1)], "slot 1", self.TIME)
-        assert index == MarketIndex([book(1)])
-        assert hash(index) == hash(MarketIndex([book(1)]))
-
-    def test_copies_and_pickles_have_it(self):
-        index = MarketIndex([book(1)], "slot 1", self.TIME)
-        for same in (copy.copy(index), copy.deepcopy(index), pickle.loads(pickle.dumps(index))):
-            assert (same, same.freshness) == (index, index.freshness)
-
-
-class TestLiveIndexes:
-    def test_an_update_keeps_it_unless_another_is_given(self):
-        live = LiveIndex()
-        live.update([book(1)], freshness=Freshness("slot 1"))
-        live.publish(book(2))
-        live.retract(pair(1))
-        assert (live.current.as_of, set(live.current)) == ("slot 1", {pair(2)})
-        live.update([], freshness=Freshness())
-        assert (live.current.freshness, set(live.current)) == (Freshness(), {pair(2)})
-
     @pytest.mark.parametrize("freshness", ["slot 1", ("slot 1", None), b"", 0])
-    def test_a_value_that_is_not_a_freshness_is_rejected_and_changes_nothing(self, freshness: object):
-        live = LiveIndex([book(1)])
-        before = live.current
-        with pytest.raises(InvalidFreshness, match=rf"^freshness must be a Freshness, got {type(freshness).__name__}"):
-            live.update([book(2)], freshness=freshness)  # type: ignore[arg-type]  # a caller without types
-        assert live.current is before
+    def test_a_value_that_is_not_a_freshness_is_rejected(self, freshness: object):
+        with pytest.raises(InvalidFreshness) as raised:
+            MarketIndex().with_freshness(freshness)  # type: ignore[arg-type]  # a caller without types
+        given = f"{type(freshness).__name__}: {safe_repr(freshness)}"
+        assert str(raised.value) == f"freshness must be a Freshness, got {given}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
@@ -19,6 +19,7 @@ from tests.waiting import WITHOUT_SHRINKING
 
 SNEK = AssetId(bytes(28), b"SNEK")
 PAIR = Pair(SNEK, ADA)
+LIMIT = 2**64 - 1
 
 
 class RestingIndexer:
@@ -55,83 +56,10 @@ class RestingIndexer:
         return next(reversed(self.blocks.values())).index
 
 
-class WithoutInversion(RestingIndexer):
-    def order(self, order_id: str, offer: Offer) -> Order:
-        is_price = Fraction(1, 10**28) <= offer.price <= 2**96 - 1
-        return evolve(offer.order, price=offer.price) if is_price else offer.order
-
-
-class WithAmountOfQuote(RestingIndexer):
-    def order(self, order_id: str, offer: Offer) -> Order:
-        return evolve(offer.order, amount=min(offer.amount, 2**64 - 1))
-
-
-class WithAmountRoundedUp(RestingIndexer):
-    def order(self, order_id: str, offer: Offer) -> Order:
-        amount = min(ceil(offer.amount * offer.price), 2**64 - 1)
-        return evolve(offer.order, amount=amount) if offer.order.side is Side.BID else offer.order
-
-
-class WithBidsRoundedUp(RestingIndexer):
-    def order(self, order_id: str, offer: Offer) -> Order:
-        return evolve(offer.order, price=evolve(offer.order, side=Side.ASK).level_price)
-
-
-class WithFillsThatAdd(RestingIndexer):
-    def order(self, order_id: str, offer: Offer) -> Order:
-        before = self.working[order_id].amount if order_id in self.working else 0
-        return evolve(offer.order, amount=min(before + offer.order.amount, 2**64 - 1))
-
-
-class WithSidesExchanged(RestingIndexer):
-    def order(self, order_id: str, offer: Offer) -> Order:
-        return evolve(offer.order, side=Side.BID if offer.order.side is Side.ASK else Side.ASK)
-
-
-class WithoutSpotsAfterRollback(RestingIndexer):
-    def roll_back(self, block: str) -> None:
-        super().roll_back(block)
-        spots = dict.fromkeys(self.working.index)
-        self.working = self.blocks[block] = self.working.apply(spots=spots)
-
-
-class WithUncommittedChangesAfterRollback(RestingIndexer):
-    def remove(self, order_id: str) -> None:
-        # An order that was removed before the rollback is absent, which is not the fault to detect.
-        self.working = self.working.apply(removed=[order_id], missing_ok=True)
-
-    def roll_back(self, block: str) -> None:
-        working = self.working
-        super().roll_back(block)
-        self.working = working
-
-
-class WithOneBlockOfHistory(RestingIndexer):
-    def roll_back(self, block: str) -> None:
-        if len(self.blocks) > 2:
-            self.blocks.popitem()
-        self.working = next(reversed(self.blocks.values()))
-
-
 class WithTwoBlocksOfHistory(RestingIndexer):
     def commit(self, block: str) -> None:
         super().commit(block)
         self.blocks = dict(list(self.blocks.items())[-3:])
-
-
-class VisibleBeforeItsBlock(RestingIndexer):
-    def order_books(self) -> Mapping[Pair, OrderBook]:
-        return self.working.index
-
-
-class ForgettingEmptyBooks(RestingIndexer):
-    def order_books(self) -> Mapping[Pair, OrderBook]:
-        return {pair: book for pair, book in super().order_books().items() if book.bids or book.asks}
-
-
-class NeverUntracking(RestingIndexer):
-    def untrack(self, pair: Pair) -> None:
-        pass
 
 
 TestRestingIndexer = indexer_machine(RestingIndexer).TestCase
@@ -142,23 +70,72 @@ for case in (TestOfPairs, TestOfHistory):
     case.settings = settings(max_examples=10)
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        WithoutInversion,
-        WithAmountOfQuote,
-        WithAmountRoundedUp,
-        WithBidsRoundedUp,
-        WithFillsThatAdd,
-        WithSidesExchanged,
-        WithoutSpotsAfterRollback,
-        WithUncommittedChangesAfterRollback,
-        WithOneBlockOfHistory,
-        VisibleBeforeItsBlock,
-        ForgettingEmptyBooks,
-        NeverUntracking,
-    ],
-)
+def price_not_inverted(_: RestingIndexer, __: str, offer: Offer) -> Order:
+    is_price = Fraction(1, 10**28) <= offer.price <= 2**96 - 1
+    return evolve(offer.order, price=offer.price) if is_price else offer.order
+
+
+def amount_rounded_up(_: RestingIndexer, __: str, offer: Offer) -> Order:
+    amount = min(ceil(offer.amount * offer.price), LIMIT)
+    return evolve(offer.order, amount=amount) if offer.order.side is Side.BID else offer.order
+
+
+def fills_added(indexer: RestingIndexer, order_id: str, offer: Offer) -> Order:
+    before = indexer.working[order_id].amount if order_id in indexer.working else 0
+    return evolve(offer.order, amount=min(before + offer.order.amount, LIMIT))
+
+
+def sides_exchanged(_: RestingIndexer, __: str, offer: Offer) -> Order:
+    return evolve(offer.order, side=Side.BID if offer.order.side is Side.ASK else Side.ASK)
+
+
+def spots_lost_by_a_rollback(indexer: RestingIndexer, block: str) -> None:
+    RestingIndexer.roll_back(indexer, block)
+    indexer.working = indexer.blocks[block] = indexer.working.apply(spots=dict.fromkeys(indexer.working.index))
+
+
+def changes_kept_by_a_rollback(indexer: RestingIndexer, block: str) -> None:
+    working = indexer.working
+    RestingIndexer.roll_back(indexer, block)
+    indexer.working = working
+
+
+def removed_if_it_exists(indexer: RestingIndexer, order_id: str) -> None:
+    # An order that was removed before the rollback is absent, which is not the fault to detect.
+    indexer.working = indexer.working.apply(removed=[order_id], missing_ok=True)
+
+
+def one_block_back(indexer: RestingIndexer, _: str) -> None:
+    if len(indexer.blocks) > 2:
+        indexer.blocks.popitem()
+    indexer.working = next(reversed(indexer.blocks.values()))
+
+
+def without_empty_books(indexer: RestingIndexer) -> Mapping[Pair, OrderBook]:
+    return {pair: book for pair, book in RestingIndexer.order_books(indexer).items() if book.bids or book.asks}
+
+
+# Each mistake is one method, instead of that of `RestingIndexer`.
+MISTAKES: dict[str, dict[str, Callable[..., object]]] = {
+    "the price of a bid is not inverted": {"order": price_not_inverted},
+    "the amount is in the quote": {"order": lambda _, __, offer: evolve(offer.order, amount=min(offer.amount, LIMIT))},
+    "the amount is rounded up": {"order": amount_rounded_up},
+    "bids are rounded up": {
+        "order": lambda _, __, offer: evolve(offer.order, price=evolve(offer.order, side=Side.ASK).level_price)
+    },
+    "fills are added": {"order": fills_added},
+    "sides are exchanged": {"order": sides_exchanged},
+    "spots are lost by a rollback": {"roll_back": spots_lost_by_a_rollback},
+    "changes are kept by a rollback": {"roll_back": changes_kept_by_a_rollback, "remove": removed_if_it_exists},
+    "a rollback is one block": {"roll_back": one_block_back},
+    "changes are visible before their block": {"order_books": lambda indexer: indexer.working.index},
+    "empty books are forgotten": {"order_books": without_empty_books},
+    "pairs are never untracked": {"untrack": lambda _, pair: None},
+}
+BROKEN = {name: type("BrokenIndexer", (RestingIndexer,), methods) for name, methods in MISTAKES.items()}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 def test_a_broken_indexer_is_detected(broken: type[RestingIndexer]):
     with pytest.raises(AssertionError, match=r"^after (None|block \d+): must be "):
         # Most are detected within ten examples. With fewer, a random seed may miss one.
@@ -176,7 +153,7 @@ def test_an_indexer_that_retains_less_than_the_longest_rollback_is_detected():
 
 
 def test_the_message_names_block_and_books():
-    machine: Any = indexer_machine(NeverUntracking, pairs=[PAIR])()
+    machine: Any = indexer_machine(BROKEN["pairs are never untracked"], pairs=[PAIR])()
     machine.set_spot(pair=PAIR, spot=None)
     machine.commit()
     machine.untrack(pair=PAIR)

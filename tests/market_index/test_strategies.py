@@ -27,6 +27,7 @@ from market_index import (
     parse_price,
 )
 from market_index import strategies as drawn
+from tests.market_index.models import is_price
 
 SNEK = AssetId(bytes(28), b"SNEK")
 PAIR = Pair(SNEK, ADA)
@@ -46,13 +47,6 @@ WITHOUT_SHRINKING = settings(
 )
 
 
-def is_price(price: object) -> bool:
-    if type(price) is not Decimal or not price.is_finite() or not 0 < price <= LARGEST:
-        return False
-    grids = [Fraction(price) * 10**places for places in range(29)]
-    return any(number.denominator == 1 and number <= LARGEST for number in grids)
-
-
 def message_of(text: str, read: Callable[[str], object]) -> str:
     with pytest.raises(MarketIndexError) as raised:
         read(text)
@@ -62,7 +56,7 @@ def message_of(text: str, read: Callable[[str], object]) -> str:
 @given(drawn.prices(), drawn.ratios(), drawn.amounts(), drawn.amounts(min_value=0), drawn.order_ids())
 def test_numbers_and_ids_are_valid(price: Decimal, ratio: Fraction, liquidity: int, amount: int, order_id: str):
     # All other values are made by their constructors, which reject what is not valid.
-    assert is_price(price)
+    assert is_price(Fraction(price))
     assert LEAST <= ratio <= LARGEST
     assert 1 <= liquidity < 2**64
     assert 0 <= amount < 2**64
@@ -124,7 +118,7 @@ class TestParameters:
                 assert following > Fraction(highest) * 10**grid or following > LARGEST
             return
         price = data.draw(within)
-        assert is_price(price)
+        assert is_price(Fraction(price))
         assert lowest <= price <= highest
         assert (Fraction(price) * 10**places).denominator == 1
 

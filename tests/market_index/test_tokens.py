@@ -23,6 +23,7 @@ from market_index import (
     Token,
     Tokens,
 )
+from market_index.errors import safe_repr
 from market_index.prices import MAX_COEFFICIENT
 from market_index.strategies import asset_ids, pairs, prices
 from market_index.tokens import MAX_DECIMALS, MAX_NAME_LENGTH
@@ -32,6 +33,7 @@ DEEP = 100_000
 NOT_JSON = "token metadata must be JSON, but is not:"
 NO_ENTRIES = 'token metadata must be an entry with a subject, an array of entries, or {"subjects": […]}, got'
 POLICY = "279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"
+NAMELESS = AssetId(bytes(28), b"")
 SNEK, OTHER = (AssetId.parse(f"{policy}:534e454b") for policy in (POLICY, POLICY.replace("279c", "1111")))
 
 
@@ -49,9 +51,9 @@ class TestReading:
 
     ENTRIES = (
         entry(SNEK, ticker="SNEK", name="Snek", decimals=0, logo="iVBORw0KGgo="),
-        entry(OTHER, name="Other", decimals=19),
+        entry(OTHER, name="Other", decimals=MAX_DECIMALS),
     )
-    TOKENS = (Token(OTHER, None, "Other", 19), Token(SNEK, "SNEK", "Snek", 0))
+    TOKENS = (Token(OTHER, None, "Other", MAX_DECIMALS), Token(SNEK, "SNEK", "Snek", 0))
 
     @pytest.mark.parametrize(
         "texts",
@@ -69,7 +71,7 @@ class TestReading:
         assert tokens == Tokens(self.TOKENS) == Tokens(reversed(self.TOKENS))
         assert hash(tokens) == hash(Tokens(self.TOKENS))
         assert (len(tokens), repr(tokens)) == (2, "<Tokens: 2 entries>")
-        assert [tokens.decimals(asset) for asset in (SNEK, OTHER, ADA, AssetId(bytes(28), b""))] == [0, 19, 6, None]
+        assert [tokens.decimals(asset) for asset in (SNEK, OTHER, ADA, NAMELESS)] == [0, MAX_DECIMALS, 6, None]
 
     @pytest.mark.parametrize(
         ("text", "reason"),
@@ -230,7 +232,8 @@ class TestLabels:
         assert tokens.find("ada") == (ADA, OTHER)
         assert tokens.find("") == tokens.find("nothing") == ()
         assert tokens.names(SNEK) == {"SN", "The Snek", "SNEK"}
-        assert Tokens().names(AssetId(bytes(28), b"\xff")) == frozenset()
+        assert tokens.names(ADA) == {"ADA"}
+        assert tokens.names(NAMELESS) == frozenset()
 
 
 class TestHumanUnits:
@@ -268,20 +271,21 @@ class TestHumanUnits:
         assert str(self.TOKENS.human_price(Pair(OTHER, SNEK), Decimal("3E2"))) == "3" + "0" * 21
 
     def test_an_asset_without_decimals_counts_in_smallest_units(self):
-        unknown = AssetId(bytes(28), b"")
-        assert self.TOKENS.human_amount(unknown, 7) == 7
-        assert self.TOKENS.human_price(Pair(unknown, ADA), Decimal(5)) == Decimal("0.000005")
-        assert self.TOKENS.amount_from_human(unknown, "7") == 7
+        assert self.TOKENS.human_amount(NAMELESS, 7) == 7
+        assert self.TOKENS.human_price(Pair(NAMELESS, ADA), Decimal(5)) == Decimal("0.000005")
+        assert self.TOKENS.amount_from_human(NAMELESS, "7") == 7
 
     @pytest.mark.parametrize("price", [1, 1.5, "1", None, Decimal("NaN"), Decimal("Infinity")])
     def test_only_a_finite_decimal_is_a_price(self, price: Any):
-        with pytest.raises(InvalidPrice, match=r"^a price must be a finite Decimal, got "):
+        with pytest.raises(InvalidPrice) as raised:
             self.TOKENS.human_price(Pair(SNEK, ADA), price)
+        assert str(raised.value) == f"a price must be a finite Decimal, got {type(price).__name__}: {safe_repr(price)}"
 
     @pytest.mark.parametrize("amount", [1.0, "1", None, True, Decimal(1)])
     def test_only_an_integer_is_an_amount(self, amount: Any):
-        with pytest.raises(InvalidOrderBook, match=r"^an amount must be an int, got "):
+        with pytest.raises(InvalidOrderBook) as raised:
             self.TOKENS.human_amount(SNEK, amount)
+        assert str(raised.value) == f"an amount must be an int, got {type(amount).__name__}: {safe_repr(amount)}"
 
     @pytest.mark.parametrize("human", ["0", "-1", "x", "NaN", 1.5, 1, None, "1e999999999"])
     def test_only_a_number_above_zero_is_a_human_number(self, human: Any):
@@ -290,9 +294,17 @@ class TestHumanUnits:
         with pytest.raises(InvalidPrice):
             self.TOKENS.amount_from_human(SNEK, human)
 
-    @pytest.mark.parametrize("human", ["1/3", "1e-35", str(MAX_COEFFICIENT), "1e100"])
-    def test_a_human_price_that_is_no_price_in_smallest_units_is_rejected(self, human: str):
-        with pytest.raises(InvalidPrice):
+    @pytest.mark.parametrize(
+        ("human", "message"),
+        [
+            ("1/3", "a price of SNEK 279c909f in ADA must be a price in smallest units, got '1/3'"),
+            ("1e-35", "a price must be at least"),
+            (str(MAX_COEFFICIENT), "a price must be at most"),
+            ("1e100", "a price must be at most"),
+        ],
+    )
+    def test_a_human_price_that_is_no_price_in_smallest_units_is_rejected(self, human: str, message: str):
+        with pytest.raises(InvalidPrice, match=f"^{message}"):
             self.TOKENS.price_from_human(Pair(SNEK, ADA), human)
 
     def test_an_amount_with_too_many_decimals_is_rejected(self):

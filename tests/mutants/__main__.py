@@ -45,7 +45,7 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
         "market_index/order_book": ["order_book", "order_book_changes", "depth", "fills", "values", "notebook"],
         "market_index/orders": ["orders", "values"],
         "market_index/pairs": ["pairs", "order_book"],
-        "market_index/prices": ["prices", "prices_ratios"],
+        "market_index/prices": ["prices"],
         "market_index/resting_orders": ["resting_orders", "values"],
         "market_index/tokens": ["tokens"],
         "market_index/wire/decode": ["decode"],

@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
-from tests.fuzz.json_reader import NotJson, Number, read_json
+from tests.oracles.json_reader import NotJson, Number, read_json
 
 DIGITS: Final = "0123456789"
 HEX_DIGITS: Final = "0123456789abcdefABCDEF"
