@@ -225,10 +225,8 @@ class TestCredentials:
                 ) as forbidden:
                     open_store(f"{server.url}/others")
                 for users in (USERS.replace('reader, password: "s3cret"', 'reader, password: "other"'), USERS):
-                    server.kill()
                     server.more = users
-                    server.start()
-                    server.wait()
+                    server.reload()
                     expected = None if users == USERS else "rejects the credentials"
                     eventually(partial(has_problem, feed, expected))
                 store.publish(book(1, 3))
@@ -240,8 +238,19 @@ class TestCredentials:
             monkeypatch.setenv("NATS_TOKEN", "s3cret")
             open_store(f"{server.url}/books").close()
 
+    def test_a_file_of_credentials(self, tmp_path: Path):
+        creds, other = tmp_path / "user.creds", tmp_path / "other.creds"
+        nats.operated(other)
+        with nats.served(tmp_path / "operated", nats.operated(creds)) as server:
+            with open_store(f"{server.url}/books?creds={creds}") as store:
+                store.publish(book(1, 1))
+            assert spots(open_feed(f"{server.url}/books?creds={creds}").read()) == {1: "1"}
+            with pytest.raises(FeedError, match="rejects the credentials"):
+                open_feed(f"{server.url}/books?creds={other}").read()
+
     def test_tls_with_certificates_of_both_sides(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr("market_index_feeds.nats.publishing.OPENING_SECONDS", 0)
+        for module in ("reading", "publishing"):
+            monkeypatch.setattr(f"market_index_feeds.nats.{module}.OPENING_SECONDS", 0)
         with nats.served(tmp_path / "tls", nats.certified(tmp_path, "verify: true")) as server:
             url = f"tls://localhost:{server.port}/books"
             with pytest.raises(StoreError, match="certificate verify failed"):
