@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import socket
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from threading import Event
 
+import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -258,6 +259,16 @@ class TestStream:
             reader.until(lambda _: f"cannot be read: {problem}" in str(reader.feed.problem))
             reader.until(lambda version: slot_of(version.index) == 2)
             assert {"9"}.isdisjoint(spots(version.index)[1] for version in reader.versions)
+
+    def test_an_unexpected_error_of_the_connection_is_a_problem(self, stream_url: str, monkeypatch: pytest.MonkeyPatch):
+        async def broken(_: httpx.Response) -> AsyncIterator[bytes]:
+            yield books(1, spot=1) + ends(1)
+            raise ValueError("a defect")
+
+        monkeypatch.setattr(httpx.Response, "aiter_raw", broken)
+        with Reader(open_feed(stream_url)) as reader:
+            reader.until(lambda _: reader.feed.problem == "unexpected error: a defect")
+            assert spots(reader.index) == {1: "1"}
 
     @pytest.mark.parametrize("size", [1, 7, 10_000])
     def test_lines_are_read_by_the_rules_of_the_standard(self, streaming: Front, stream_url: str, size: int):
