@@ -29,8 +29,16 @@ from market_index import InvalidFreshness, MarketIndex, MarketIndexError, OrderB
 from market_index_feeds.errors import FeedError
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.bucket import Bucket, Message, Rejected, State, Unreachable, shown_text
-from market_index_feeds.nats.calls import OPENING_SECONDS, retried
+from market_index_feeds.nats.bucket import (
+    OPENING_SECONDS,
+    Bucket,
+    Message,
+    Rejected,
+    State,
+    Unreachable,
+    retried,
+    shown_text,
+)
 from market_index_feeds.nats.values import HEARTBEAT_KEY, Record, book_of, pair_of
 from market_index_feeds.opened import shown_name
 from market_index_feeds.source import UNKNOWN, NoVersion, Position, Progress, Source, Version
