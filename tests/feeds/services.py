@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Thread
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs
@@ -88,17 +89,24 @@ class Front:
 
 
 @contextmanager
-def served(app: App) -> Iterator[str]:
-    """Serve an app on a free port of this machine. Yield its base URL."""
+def served(app: App, certificate: Path | None = None) -> Iterator[str]:
+    """Serve an app on a free port of this machine, with TLS if there is a certificate. Yield its base URL."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(
-        uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            ssl_certfile=certificate,
+        )
     )
     thread = Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:
         eventually(lambda: server.started)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield f"{'https' if certificate else 'http'}://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         getattr(app, "end_streams", lambda: None)()

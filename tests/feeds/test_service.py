@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
+from pathlib import Path
 from threading import Event
 
 import httpx
 import pytest
+import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -544,9 +546,20 @@ class TestInvalidResponses:
             open_feed(stream_url).read()
         assert [record for record in caplog.records if not record.name.startswith("uvicorn")] == []
 
-    def test_a_tls_service_must_have_a_valid_certificate(self, live: LiveIndex):
-        with sending(lambda one: one.sendall(b"HTTP/1.1 200 OK\r\n\r\n")) as url, pytest.raises(FeedError):
-            open_feed(url.replace("http", "https")).start(live)
+    def test_a_tls_service_must_have_a_valid_certificate(
+        self, front: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+        authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "cert.pem")
+        with served(front, tmp_path / "cert.pem") as url:
+            named = url.replace("127.0.0.1", "localhost")
+            with pytest.raises(FeedError, match="certificate verify failed"):
+                open_feed(named).read()
+            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+            assert spots(open_feed(named).read()) == {1: "1", 2: "2"}
+            with pytest.raises(FeedError, match="certificate verify failed"):
+                open_feed(url).read()
 
 
 class TestRounds:
