@@ -92,10 +92,13 @@ class TestRecorder:
             (b"# Notes\n", "line 1 rejected: must be JSON"),
             (b'{"as_of":null}\n', "line 1 rejected: recorded_at: missing"),
             (b"", "it must contain a commit line with recorded_at, got none"),
+            (recorded(0) + b"nonsense\n", "line 2 rejected: must be JSON"),
         ],
     )
     def test_a_file_that_is_no_recording_stays_as_it_is(self, path: Path, content: bytes, reason: str):
         path.write_bytes(content)
+        with pytest.raises(FeedError, match=f"{path} cannot be replayed: {reason}"):
+            list(replay(path))
         with Recorder(path) as recorder, pytest.raises(StoreError) as raised:
             recorder.read()
         assert f"{path} must be a recording, or a new file: {reason}" in str(raised.value)
@@ -122,11 +125,9 @@ class TestRecorder:
                 recorder.update([book(3)])
         assert not path.exists()
 
-    def test_a_full_disk_leaves_all_changes_before(self):
-        recorder = Recorder("/dev/shm/new")
+    def test_its_folder_must_exist(self, path: Path):
         with pytest.raises(StoreError, match="its folder must exist"):
-            Recorder("/dev/nowhere/new")
-        recorder.close()
+            Recorder(path / "new")
 
     @pytest.mark.parametrize("kind", ["pipe", "folder"])
     def test_it_must_be_a_regular_file(self, path: Path, kind: str):
@@ -207,20 +208,6 @@ def test_a_compressed_recording_is_replayed(tmp_path: Path):
     assert [found for _, found, _ in replayed(path)] == [{1: "1"}]
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(FeedError, match="cannot be replayed: "):
-        list(replay(path))
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "it must contain a commit line with recorded_at"),
-        (recorded(0) + b"nonsense\n", "line 2 rejected: must be JSON"),
-        (b'{"as_of":null}\n', "line 1 rejected: recorded_at: missing"),
-    ],
-)
-def test_a_file_that_is_no_recording_cannot_be_replayed(path: Path, content: bytes, reason: str):
-    path.write_bytes(content)
-    with pytest.raises(FeedError, match=reason):
         list(replay(path))
 
 

@@ -114,9 +114,10 @@ REPAIRED = books(1, spot=2) + retracted(2)
 
 
 def deep(number: int, step: int) -> OrderBook:
-    """Return a book of many levels, of which one depends on the step, as does the spot price."""
-    levels = [(str(price), price) for price in range(1, 60)]
-    return OrderBook.from_levels(pair(number), bids=[*levels, ("100", step)], spot=str(step))
+    """Return a book of many levels, of which one of each side depends on the step, as does the spot price."""
+    bids = [*((str(price), price) for price in range(1, 60)), ("100", step)]
+    asks = [*((str(price), price) for price in range(201, 260)), (str(100 + step), step)]
+    return OrderBook.from_levels(pair(number), bids, asks, spot=str(step))
 
 
 def slot_of(index: MarketIndex) -> int:
@@ -187,6 +188,9 @@ class TestStream:
             # A stream begins with the whole content. A change of a book of an earlier stream is not applied.
             (ends(1), books(1, spot=1), {1: "1"}, []),
             (ends(1), books(1, spot=2) + change(2, 9), {1: "2", 2: "1"}, [TWO]),
+            (ends(1), books(1, 2, spot=2) + ends(1) + books(2, spot=9) + retracted(2) + change(2, 9), {1: "2"}, [TWO]),
+            (ends(1), books(1, spot=2) + change(1, 3), {1: "3"}, []),
+            (ends(1), books(1, 2, spot=2) + ends(1) + retracted(2) + books(2, spot=3), {1: "2", 2: "3"}, []),
             # A valid book or a retraction repairs an invalid record.
             (ends(1), books(3, spot=3) + spoiled(1) + spoiled(2) + ends(1) + REPAIRED, {1: "2", 3: "3"}, []),
         ],

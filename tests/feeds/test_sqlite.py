@@ -170,18 +170,6 @@ class TestDamagedRows:
         assert f"row {ONE} rejected: " in caplog.text
         assert reason in caplog.text
 
-    def test_a_store_whose_rows_are_all_invalid_has_no_version(self, filled: Path, live: LiveIndex):
-        plain(filled, "UPDATE books SET digest = x'00'")
-        with pytest.raises(FeedError, match="contains no valid order book"):
-            open_feed(filled).read()
-        with open_feed(filled) as feed:
-            feed.start(live)
-            assert (len(live.current), feed.is_unknown) == (0, True)
-            with open_store(filled) as store:
-                assert store.read().invalid == {ONE, TWO, THREE}
-                store.publish(book(2, 4))
-            eventually(lambda: spots(live) == {2: "4"})
-
     @pytest.mark.parametrize("flips", [150, pytest.param(1500, marks=pytest.mark.thorough)])
     def test_a_flipped_bit_never_shows_a_book_that_was_not_published(self, filled: Path, tmp_path: Path, flips: int):
         randomly, copy, outcomes = random.Random(flips), tmp_path / "copy.db", set[str]()
@@ -319,19 +307,6 @@ class TestOtherFileAtThePath:
             expected = CONTENT | ({1: "6", 3: "6"} if with_changes_after else {})
             reader.until(lambda version: spots(version.index) == expected)
             assert (reader.index.as_of, spots(store.read().index)) == ("slot 1", expected)
-
-    def test_heartbeats_into_a_store_that_was_created_again_are_no_version(self, filled: Path, live: LiveIndex):
-        with open_feed(filled) as feed:
-            feed.start(live)
-            filled.unlink()
-            with open_store(filled) as store:
-                for _ in range(3):
-                    store.update([])
-                eventually(lambda: feed.problem == "contains no order book")
-                assert (spots(live), feed.is_unknown) == (CONTENT, True)
-                store.publish(book(1, 2))
-                store.retract(pair(1))
-                eventually(lambda: (spots(live), feed.problem) == ({}, None))
 
 
 def backup(source: Path, target: Path) -> None:
