@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,19 +14,15 @@ from threading import Event
 import httpx
 import pytest
 import trustme
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair, PairNotFound, wire
-from market_index.strategies import market_indexes
 from market_index.wire import format_time
 from market_index_feeds import FeedError, open_feed
 from market_index_feeds import service as module
-from market_index_http import create_app
 from tests.feeds.contract.medium import Reader, Ticks
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.services import HOLD, Answer, Front, sending, served
-from tests.waiting import WITHOUT_SHRINKING, in_thread
+from tests.waiting import in_thread
 
 ONE, TWO, THREE = pair(1), pair(2), pair(3)
 NOW = datetime(2026, 11, 22, 4, 17, 3, 123000, tzinfo=UTC)
@@ -140,45 +135,6 @@ class TestStream:
         assert streaming.streams[0]["user-agent"].startswith("market-index/0.")
         assert streaming.streams[0]["accept-encoding"] == "identity"
         assert (names.count(b"event: change"), names.count(b"event: book")) == (7, 3)
-
-    def test_any_history_ends_with_the_books_of_the_service(self):
-        live = LiveIndex()
-
-        @given(history=st.lists(market_indexes(min_pairs=1), min_size=1, max_size=4))
-        @settings(max_examples=20, phases=WITHOUT_SHRINKING)
-        def follow(history: list[MarketIndex]) -> None:
-            for index in history:
-                live.show(index.with_freshness(Freshness(f"slot {slot_of(live.current) + 1}")))
-            reader.until(lambda version: version.index.as_of == live.current.as_of)
-            texts = [[wire.order_book_to_json(one) for one in index.values()] for index in (reader.index, live.current)]
-            assert texts[0] == texts[1]
-
-        live.publish(book(1, 1))
-        with served(create_app(live, stream=True)) as url, Reader(open_feed(url)) as reader:
-            follow()
-
-    def test_a_change_of_many_books_is_atomic_over_two_hops(self, live: LiveIndex):
-        first = LiveIndex()
-
-        def publish(step: int) -> None:
-            first.update([deep(number, step) for number in range(1, 30)], freshness=Freshness(f"slot {step}"))
-
-        publish(1)
-        with (
-            served(create_app(first, stream=True)) as url,
-            open_feed(url) as hop,
-            served(create_app(live, stream=True)) as relayed,
-            Reader(open_feed(relayed)) as reader,
-        ):
-            hop.start(live)
-            writer = in_thread(lambda: deque(map(publish, range(2, 60)), maxlen=0))
-            reader.until(lambda version: slot_of(version.index) == 59)
-            writer.join()
-            for version in reader.versions:
-                assert {int(one.spot or 0) for one in version.index.values()} == {slot_of(version.index)}
-                assert {one.best_bid.accumulated_liquidity for one in version.index.values() if one.best_bid} == {
-                    slot_of(version.index)
-                }
 
     @pytest.mark.parametrize(
         ("first", "second", "shown", "invalid"),
