@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
+from unittest.mock import Mock
 
 import pytest
 
@@ -105,7 +106,10 @@ class TestRecorder:
         assert path.read_bytes() == content
 
     def test_only_one_recorder_has_a_file_open(self, path: Path):
-        path.write_bytes(book_line(book(1)) + recorded(0))
+        with Recorder(path) as recorder:
+            recorder.update([book(1)])  # it creates the file
+            with pytest.raises(StoreError, match="another recorder has it open"):
+                Recorder(path)
         with Recorder(path), pytest.raises(StoreError, match="another recorder has it open"):
             Recorder(path)
         Recorder(path).close()
@@ -124,6 +128,22 @@ class TestRecorder:
             with pytest.raises(StoreError, match="was removed or replaced while it was recorded"):
                 recorder.update([book(3)])
         assert not path.exists()
+
+    @pytest.mark.parametrize("has_links", [True, False])
+    def test_a_file_that_another_program_has_just_created_is_not_replaced(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, *, has_links: bool
+    ):
+        if not has_links:
+            monkeypatch.setattr(os, "link", Mock(side_effect=PermissionError(1, "Operation not permitted")))
+        with Recorder(path) as recorder:
+            path.write_bytes(b"another")
+            with pytest.raises(StoreError, match="another program has just created it"):
+                recorder.update([book(2)])
+            assert path.read_bytes() == b"another"
+            path.unlink()
+            recorder.update([book(1, 1)])
+        assert [one.name for one in path.parent.iterdir()] == [path.name]
+        assert spots(open_feed(path).read()) == {1: "1"}
 
     def test_its_folder_must_exist(self, path: Path):
         with pytest.raises(StoreError, match="its folder must exist"):
