@@ -211,6 +211,24 @@ def test_a_source_that_was_recreated_keeps_what_it_showed(medium: Medium):
         assert (reader.books, reader.problem()) == ({TWO: book(2, 3)}, None)
 
 
+@law(Can.STORE)
+@pytest.mark.decision(31)
+def test_a_recreated_store_without_a_valid_record_keeps_what_it_showed(medium: Medium):
+    with Reader(medium.feed()) as reader:
+        reader.until(medium.write(book(1, 1), book(2, 2)))
+        before = reader.versions[-1]
+        medium.reset()
+        medium.write(freshness=Freshness("slot 1"))
+        medium.spoil(ONE)
+        reader.until(lambda _: reader.feed.problem == "contains no valid order book")
+        assert reader.pull() is before
+        with medium.store() as store:
+            version = store.read()
+            assert (dict(version.index), version.invalid) == ({}, frozenset({ONE}))
+        reader.until(medium.write(retract=(ONE,)))
+        assert (reader.books, reader.problem()) == ({}, None)
+
+
 @law(Can.LIVE, Can.MANY, Can.RETRACT)
 def test_a_late_reader_reads_the_same_as_an_early_one(medium: Medium):
     with Reader(medium.feed()) as early:
