@@ -11,10 +11,11 @@ from threading import Event, Thread
 import pytest
 
 from market_index import Freshness, LiveIndex, PairNotFound
-from market_index_feeds import FeedError, NoVersion, open_feed
+from market_index_feeds import FeedError, NoVersion, open_feed, open_store
 from market_index_feeds.feed import MAX_TIMES, Feed
 from tests.feeds.contract.lines import book_line, spoiled_line
 from tests.feeds.contract.medium import Reader, Ticks
+from tests.feeds.event_lines import RESET, block
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.scripted import ScriptedSource
 from tests.waiting import eventually
@@ -199,15 +200,19 @@ class TestStart:
             eventually(lambda: feed.problem == "cannot be read: it is broken")
             assert spots(live) == {1: "1"}
 
-    def test_what_progress_raises_ends_the_start(self, tmp_path: Path):
-        path = tmp_path / "books.ndjson"
-        path.write_bytes(book_line(book(1)))
+    @pytest.mark.parametrize("name", ["books.ndjson", "orders:events.ndjson", "market.db"])
+    def test_what_progress_raises_ends_the_start(self, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.chdir(tmp_path)
+        Path("books.ndjson").write_bytes(book_line(book(1)))
+        Path("events.ndjson").write_bytes(RESET + block("slot 1"))
+        with open_store("market.db") as store:
+            store.publish(book(1))
 
         def interrupt(done: int, total: int) -> None:
             raise SystemExit(done == total)
 
         live = LiveIndex()
-        with open_feed(path) as feed, pytest.raises(SystemExit):
+        with open_feed(name) as feed, pytest.raises(SystemExit):
             feed.start(live, interrupt)
         assert len(live.current) == 0
 

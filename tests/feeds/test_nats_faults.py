@@ -67,6 +67,22 @@ def test_a_suspended_server_loses_no_change(server: nats.Server):
         resuming.join()
 
 
+def test_a_publisher_that_was_idle_while_the_server_restarted_knows_the_outcome(
+    server: nats.Server, monkeypatch: pytest.MonkeyPatch
+):
+    """Otherwise its first attempt fails without an answer, and may have been stored before the change of another."""
+    monkeypatch.setattr("market_index_feeds.nats.bucket.IDLE_SECONDS", 0)
+    with open_store(server.bucket("books"), wait=10) as store:
+        store.publish(book(1, 1))
+        server.kill()
+        server.start()
+        server.wait()
+        with open_store(server.bucket("books"), wait=10) as other:
+            other.publish(book(1, 2))
+        store.publish(book(2, 3))
+        assert spots(store.read().index) == {1: "2", 2: "3"}
+
+
 def test_late_readers_see_no_mixture(server: nats.Server):
     """Consumers of the servers deliver mixtures: 81 of 321 readers that joined during batches of 200 saw one."""
     number, ending = 1, Event()

@@ -501,6 +501,16 @@ class TestInvalidResponses:
             thread.join()
             released.set()
 
+    def test_progress_is_called_while_a_response_is_waited_for(self):
+        def interrupt(done: int, total: int) -> None:
+            raise SystemExit(done == total)
+
+        released = Event()
+        with sending(lambda _: released.wait()) as url:  # type: ignore[arg-type]  # it is called
+            with pytest.raises(SystemExit):
+                open_feed(url).read(interrupt)
+            released.set()
+
     def test_no_credentials_and_no_request_are_logged(self, stream_url: str, caplog: pytest.LogCaptureFixture):
         with caplog.at_level(logging.INFO):
             open_feed(stream_url).read()
