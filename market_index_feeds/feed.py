@@ -158,16 +158,14 @@ class Feed(Closeable):
         A stream is read to its end, and a loop to its first version.
 
         Raises:
-            FeedError: The source cannot be read, or has no version.
+            FeedError: The source cannot be read, has no version, or has only invalid records.
         """
         self._open()
-        problem = "was closed while it was read"
         try:
             with closing(self._source.versions(self._stop, progress)) as versions:
                 for found in versions:
                     if isinstance(found, NoVersion):
-                        problem = self.problem = found.reason
-                        self.is_unknown = True
+                        self.problem, self.is_unknown = found.reason, True
                     else:
                         self._note(found)
                     if self.followed_by_many or self.is_endless:
@@ -177,8 +175,8 @@ class Feed(Closeable):
         finally:
             self.close()
             self._source.log_unlogged()
-        if self.version is None:
-            raise FeedError(f"{self.source} {problem}")
+        if self.version is None or (self.version.invalid and not self.version.index):
+            raise FeedError(f"{self.source} {self.problem or 'was closed while it was read'}")
         return self.version.index
 
     def read_order_book(self, pair: Pair) -> OrderBook:

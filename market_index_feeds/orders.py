@@ -123,8 +123,7 @@ class _Pending:
         """Return the state after the events, which follow the state `before`."""
         spots: dict[Pair, Decimal | None] = {pair: None for pair in self.pairs if pair not in before.orders.index}
         placed = {order_id: order for order_id, order in self.orders.items() if isinstance(order, Order)}
-        removed = [order_id for order_id in self.orders if order_id not in placed]
-        orders = before.orders.apply(placed, removed, spots | self.spots, as_of, missing_ok=True)
+        orders = before.orders.apply(placed, self.orders, spots | self.spots, as_of, missing_ok=True)
         unpaired = [order_id for order_id, order in self.orders.items() if order is ...]
         return _State(orders, before.unpaired.difference(self.orders).union(unpaired))
 

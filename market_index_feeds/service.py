@@ -341,7 +341,8 @@ class _Stream:
         self.has_events = self.has_lasted = False
         self.opened_at = monotonic()
         self._received, self._has_received = bytearray(), asyncio.Event()
-        self._end, self._silent_seconds = "", 0.0
+        self._end: Exception | None = None
+        self._silent_seconds = 0.0
         # The start of a line, and the event that the next empty line ends.
         self._line, self._name, self._text = bytearray(), b"", bytearray()
 
@@ -350,13 +351,15 @@ class _Stream:
 
         A loop that is left otherwise would leave the generators of httpx behind.
         """
-        end = "the stream has ended"
+        end: Exception = FeedError("the stream has ended")
         try:
             async for piece in response.aiter_raw():
                 self._received += piece
                 self._has_received.set()
         except httpx.HTTPError as error:
-            end = reason_of(error)
+            end = FeedError(reason_of(error))
+        except Exception as error:  # noqa: BLE001  # `events` raises it
+            end = error
         self._end = end
         self._has_received.set()
 
@@ -372,10 +375,10 @@ class _Stream:
             return []
         await asyncio.sleep(GATHER_SECONDS)
         received, self._received = self._received, bytearray()
-        if not self._end:
+        if self._end is None:
             self._has_received.clear()
         elif not received:
-            raise FeedError(self._end)
+            raise self._end
         self._silent_seconds = 0.0
         self.has_lasted = monotonic() > self.opened_at + SILENCE_SECONDS
         events = list(self._parse(received))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import shutil
 import signal
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -19,11 +21,20 @@ from typing import Any, TypeVar
 import nats
 import trustme
 from nats.aio.client import Client
+from nkeys import PREFIX_BYTE_ACCOUNT, PREFIX_BYTE_OPERATOR, PREFIX_BYTE_USER, encode_seed, from_seed
 
 from market_index_feeds import Store, StoreError, open_store
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 T = TypeVar("T")
+
+PREFIXES = {
+    "operator": PREFIX_BYTE_OPERATOR,
+    "system": PREFIX_BYTE_ACCOUNT,
+    "account": PREFIX_BYTE_ACCOUNT,
+    "user": PREFIX_BYTE_USER,
+}
+"""The kinds of the keys of an operator, of two accounts, and of a user of the second one."""
 
 BINARY = Path(sys.executable).with_name("nats-server")
 
@@ -80,11 +91,14 @@ class Server:
         return (self.folder / f"{self.name}.log").read_text()
 
     def start(self) -> None:
-        self.folder.mkdir(exist_ok=True)
-        configuration = self.folder / f"{self.name}.conf"
-        configuration.write_text(f'server_name: {self.name}\nlisten: "{self.address}"\n{self.stored}\n{self.more}\n')
+        configuration = self._configure()
         with (self.folder / f"{self.name}.log").open("ab") as log:
             self.process = subprocess.Popen([*self.prefix, BINARY, "-c", configuration], stdout=log, stderr=log)
+
+    def reload(self) -> None:
+        """Let the running server read its configuration again."""
+        self._configure()
+        self.send(signal.SIGHUP)
 
     def wait(self) -> None:
         """Wait until the server accepts connections."""
@@ -120,6 +134,12 @@ class Server:
     def empty(self) -> None:
         """Delete all stored data."""
         shutil.rmtree(self.folder / self.name)
+
+    def _configure(self) -> Path:
+        self.folder.mkdir(exist_ok=True)
+        configuration = self.folder / f"{self.name}.conf"
+        configuration.write_text(f'server_name: {self.name}\nlisten: "{self.address}"\n{self.stored}\n{self.more}\n')
+        return configuration
 
 
 @contextmanager
@@ -250,6 +270,36 @@ def certified(folder: Path, more: str = "") -> str:
     files = {"cert_file": "cert.pem", "key_file": "key.pem", "ca_file": "ca.pem"}
     named = ", ".join(f'{name}: "{folder / file}"' for name, file in files.items())
     return f"tls {{ {named}, {more} }}"
+
+
+def operated(path: Path) -> str:
+    """Return the configuration of servers with an operator, and write the file of credentials of one user."""
+    keys = {name: from_seed(encode_seed(os.urandom(32), prefix)) for name, prefix in PREFIXES.items()}
+    ids = {name: key.public_key.decode() for name, key in keys.items()}
+
+    def token(kind: str, of: str, by: str, **claims: object) -> str:
+        """Return a JSON web token: claims of one key, signed by another."""
+        body = {"iss": ids[by], "sub": ids[of], "nats": {"type": kind, "version": 2, **claims}}
+        text = ".".join(_base64(json.dumps(part).encode()) for part in ({"typ": "JWT", "alg": "ed25519-nkey"}, body))
+        return f"{text}.{_base64(keys[by].sign(text.encode()))}"
+
+    unlimited = dict.fromkeys(["subs", "data", "payload"], -1)
+    storage = dict.fromkeys(["conn", "mem_storage", "disk_storage", "streams", "consumer"], -1)
+    path.write_text(
+        f"-----BEGIN NATS USER JWT-----\n{token('user', 'user', 'account', **unlimited)}\n"
+        "------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{keys['user'].seed.decode()}\n------END USER NKEY SEED------\n"
+    )
+    return (
+        f"operator: {token('operator', 'operator', 'operator')}\n"
+        f"resolver: MEMORY\nsystem_account: {ids['system']}\nresolver_preload: {{\n"
+        f"{ids['system']}: {token('account', 'system', 'operator', limits=unlimited | {'conn': -1})}\n"
+        f"{ids['account']}: {token('account', 'account', 'operator', limits=unlimited | storage)}\n}}"
+    )
+
+
+def _base64(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def opened(url: str) -> Store:

@@ -27,6 +27,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from market_index.errors import safe_repr
+from market_index_feeds.backoff import next_backoff
 from market_index_feeds.errors import reason_of
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.credentials import connection_options
@@ -35,6 +36,9 @@ T = TypeVar("T")
 
 OLDEST_VERSION: Final = 2, 12, 2
 """The oldest version of the servers. 2.12.0 has atomic batches, but deadlocks if pages are read beside them."""
+
+OPENING_SECONDS: Final = 10.0
+"""How long opening a bucket is retried: servers may have to start, and need about 6 seconds to elect a leader."""
 
 CONNECT_SECONDS: Final = 2.0
 """Timeout of each step of connecting to a server."""
@@ -402,6 +406,22 @@ class Bucket:
         if client is self._client and not self._ended.done():
             self._problem = self._problem or "the connection was closed"
             self._ended.set_result(None)
+
+
+async def retried(work: Callable[[], Awaitable[T]], seconds: float) -> T:
+    """Return the result of the work, retried with backoff while it raises `Unreachable`, for some seconds.
+
+    Raises the last `Unreachable`, and any other error.
+    """
+    began, backoff = monotonic(), 0.0
+    while True:
+        try:
+            return await work()
+        except Unreachable:
+            backoff = next_backoff(backoff)
+            if monotonic() + backoff > began + seconds:
+                raise
+            await asyncio.sleep(backoff)
 
 
 async def _close(client: Client, closed: asyncio.Event) -> None:

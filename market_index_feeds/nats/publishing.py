@@ -30,8 +30,15 @@ from market_index import Freshness, InvalidFreshness, OrderBook, Pair, wire
 from market_index_feeds.errors import reason_of
 from market_index_feeds.event_loop import blocking, run
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.bucket import MAX_BATCH, WRONG_SEQUENCE, NotStored, Rejected, Unreachable
-from market_index_feeds.nats.calls import OPENING_SECONDS, retried
+from market_index_feeds.nats.bucket import (
+    MAX_BATCH,
+    OPENING_SECONDS,
+    WRONG_SEQUENCE,
+    NotStored,
+    Rejected,
+    Unreachable,
+    retried,
+)
 from market_index_feeds.nats.reading import NatsSource
 from market_index_feeds.nats.values import DELETION, HEARTBEAT_KEY, Record, key_of, value_of
 from market_index_feeds.opened import shown_name

@@ -25,12 +25,20 @@ from threading import Event
 from time import monotonic
 from typing import Final
 
-from market_index import InvalidFreshness, MarketIndex, MarketIndexError, OrderBook, Pair
+from market_index import InvalidFreshness, MarketIndexError, OrderBook, Pair
 from market_index_feeds.errors import FeedError
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.bucket import Bucket, Message, Rejected, State, Unreachable, shown_text
-from market_index_feeds.nats.calls import OPENING_SECONDS, retried
+from market_index_feeds.nats.bucket import (
+    OPENING_SECONDS,
+    Bucket,
+    Message,
+    Rejected,
+    State,
+    Unreachable,
+    retried,
+    shown_text,
+)
 from market_index_feeds.nats.values import HEARTBEAT_KEY, Record, book_of, pair_of
 from market_index_feeds.opened import shown_name
 from market_index_feeds.source import UNKNOWN, NoVersion, Position, Progress, Source, Version
@@ -45,13 +53,13 @@ _BEHIND_POLL_SECONDS: Final = 0.005
 
 
 class NatsSource(Source):
-    """A bucket. `record` is that of its last change, and `is_blank` whether nothing was ever published into it."""
+    """A bucket. `record` is that of its last change, and `no_version` why it has no version; None if it has one."""
 
     def __init__(self, address: Address) -> None:
         super().__init__(address.shown)
         self.bucket: Bucket = Bucket(address)
         self.record: Record = Record()
-        self.is_blank: bool = True
+        self.no_version: NoVersion | None = None
         # The last version that no unfinished change is a part of.
         self._whole: Version | None = None
         self._connection = 0
@@ -119,9 +127,9 @@ class NatsSource(Source):
             version = await retried(lambda: self.refresh(progress), OPENING_SECONDS)
         else:
             version = await self.refresh()
-        if self.is_blank:
+        if self.no_version is not None:
             self._whole = None
-            return NoVersion()
+            return self.no_version
         if not self.record.is_unfinished:
             self._whole = version
         return self._whole or NoVersion("contains no whole change: its last one is not finished")
@@ -148,10 +156,6 @@ class NatsSource(Source):
         """Return the version that follows from the messages that were read."""
         if not self._read and not self._is_from_start and self.last is not None:
             return self.last
-        position = Position(self._created, self._sequence)
-        self.is_blank = self._is_from_start and not self._read.keys() - {HEARTBEAT_KEY}
-        if self.is_blank:
-            return Version(MarketIndex(), position=position)
         if self._is_from_start:
             self._keys, self._invalid = set(), {}
         books, gone = [], list[Pair]()
@@ -162,6 +166,10 @@ class NatsSource(Source):
                 books += self._books_of(key, message.value)
             elif (pair := pair_of(key)) is not None:
                 gone.append(pair)
+        if books or gone:
+            self.no_version = None
+        elif self._is_from_start:
+            self.no_version = NoVersion("contains no valid order book") if self._invalid else NoVersion()
         self.record = self._last_record()
         version = self.derive(
             books,
@@ -169,7 +177,7 @@ class NatsSource(Source):
             invalid=set(self._invalid.values()),
             is_whole=self._is_from_start,
             freshness=UNKNOWN if self.record.is_unfinished else self.record.freshness,
-            position=position,
+            position=Position(self._created, self._sequence),
         )
         self._read, self._is_from_start = {}, False
         return version

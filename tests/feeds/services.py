@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import Thread
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs
@@ -13,6 +14,7 @@ import uvicorn
 
 from market_index import AssetId, LiveIndex, Pair
 from market_index_http import create_app
+from tests import links
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 App: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
@@ -88,17 +90,24 @@ class Front:
 
 
 @contextmanager
-def served(app: App) -> Iterator[str]:
-    """Serve an app on a free port of this machine. Yield its base URL."""
+def served(app: App, certificate: Path | None = None) -> Iterator[str]:
+    """Serve an app on a free port of this machine, with TLS if there is a certificate. Yield its base URL."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(
-        uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            ssl_certfile=certificate,
+        )
     )
     thread = Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:
         eventually(lambda: server.started)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield f"{'https' if certificate else 'http'}://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         getattr(app, "end_streams", lambda: None)()
@@ -109,25 +118,12 @@ def served(app: App) -> Iterator[str]:
 @contextmanager
 def sending(respond: Callable[[socket.socket], None]) -> Iterator[str]:
     """Accept connections, and call a function for each one, in a thread. Yield the base URL."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def accept() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:  # it is closed
-                    return
-                Thread(target=answer, args=(connection,), daemon=True).start()
+    def answer(connection: socket.socket) -> None:
+        with connection, suppress(OSError):  # the client has closed it
+            connection.settimeout(DEADLINE_SECONDS)
+            connection.recv(65536)
+            respond(connection)
 
-        def answer(connection: socket.socket) -> None:
-            with connection:
-                connection.settimeout(DEADLINE_SECONDS)
-                try:
-                    connection.recv(65536)
-                    respond(connection)
-                except OSError:  # the client has closed it
-                    pass
-
-        Thread(target=accept, daemon=True).start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        listener.shutdown(socket.SHUT_RDWR)
+    with links.accepting(lambda one: Thread(target=answer, args=(one,), daemon=True).start()) as port:
+        yield f"http://127.0.0.1:{port}"

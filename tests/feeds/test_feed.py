@@ -11,13 +11,14 @@ from threading import Event, Thread
 import pytest
 
 from market_index import Freshness, LiveIndex, PairNotFound
-from market_index_feeds import FeedError, NoVersion, open_feed
+from market_index_feeds import FeedError, NoVersion, open_feed, open_store
 from market_index_feeds.feed import MAX_TIMES, Feed
 from tests.feeds.contract.lines import book_line, spoiled_line
 from tests.feeds.contract.medium import Reader, Ticks
+from tests.feeds.event_lines import RESET, block
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.scripted import ScriptedSource
-from tests.waiting import DEADLINE_SECONDS, eventually
+from tests.waiting import eventually
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -115,15 +116,6 @@ class TestHealth:
             reader.pull()
             assert reader.feed.quiet_age == 50
 
-    def test_only_invalid_records_are_a_problem_of_the_publisher(self, source: ScriptedSource):
-        source.books, source.invalid = {}, {pair(1)}
-        with Reader(Feed(source)) as reader:
-            reader.pull()
-            assert (reader.feed.problem, reader.feed.is_unknown) == ("contains no valid order book", True)
-            source.publish(book(2, 2))
-            reader.pull()
-            assert (reader.problem(), reader.feed.is_unknown, reader.feed.current_rejections) == (None, False, 1)
-
 
 class TestErrors:
     """Retries and logs."""
@@ -200,15 +192,6 @@ class TestStart:
             eventually(lambda: message in caplog.messages)
             eventually(lambda: feed.problem is None)
 
-    def test_it_returns_at_a_source_without_a_version(self, source: ScriptedSource):
-        source.no_version, live = NoVersion("contains nothing"), LiveIndex()
-        with Feed(source) as feed:
-            feed.start(live)
-            assert (feed.problem, feed.is_unknown, len(live.current)) == ("contains nothing", True, 0)
-            source.no_version = None
-            live.wait(after=live.current, timeout=DEADLINE_SECONDS)
-            assert spots(live) == {1: "1"}
-
     def test_an_error_after_the_start_raises_nothing(self, source: ScriptedSource):
         live = LiveIndex()
         with Feed(source) as feed:
@@ -217,15 +200,19 @@ class TestStart:
             eventually(lambda: feed.problem == "cannot be read: it is broken")
             assert spots(live) == {1: "1"}
 
-    def test_what_progress_raises_ends_the_start(self, tmp_path: Path):
-        path = tmp_path / "books.ndjson"
-        path.write_bytes(book_line(book(1)))
+    @pytest.mark.parametrize("name", ["books.ndjson", "orders:events.ndjson", "market.db"])
+    def test_what_progress_raises_ends_the_start(self, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.chdir(tmp_path)
+        Path("books.ndjson").write_bytes(book_line(book(1)))
+        Path("events.ndjson").write_bytes(RESET + block("slot 1"))
+        with open_store("market.db") as store:
+            store.publish(book(1))
 
         def interrupt(done: int, total: int) -> None:
             raise SystemExit(done == total)
 
         live = LiveIndex()
-        with open_feed(path) as feed, pytest.raises(SystemExit):
+        with open_feed(name) as feed, pytest.raises(SystemExit):
             feed.start(live, interrupt)
         assert len(live.current) == 0
 
@@ -264,12 +251,6 @@ class TestStart:
     def test_it_needs_a_live_index(self, source: ScriptedSource):
         with pytest.raises(TypeError, match="live must be a LiveIndex"):
             Feed(source).start("live")  # type: ignore[arg-type]  # deliberately
-
-
-def test_a_source_that_yields_nothing_cannot_be_read(source: ScriptedSource):
-    source.no_version = NoVersion("contains nothing")
-    with pytest.raises(FeedError, match=r"^scripted contains nothing$"):
-        Feed(source).read()
 
 
 def test_one_book_is_read_as_part_of_all_if_the_medium_cannot_do_else(source: ScriptedSource):

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
 
 import pytest
 
-from market_index import Freshness, LiveIndex
-from market_index_feeds import Feed, FeedError, NoVersion, Receipt, StoreError, Target, mirror, open_feed, open_store
+from market_index import Freshness
+from market_index_feeds import Feed, FeedError, NoVersion, Receipt, StoreError, Target, mirror
 from tests.feeds.contract.medium import Ticks
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.scripted import MemoryStore, SteppedSource
-from tests.waiting import eventually, in_thread
 
 
 class Mirroring:
@@ -163,25 +160,3 @@ def test_a_failure_at_the_end_of_the_source_is_raised(mirroring: Mirroring):
     mirroring.source.step()
     mirroring.source.end()
     assert isinstance(mirroring.source.raised, StoreError)
-
-
-def test_two_mirrors_in_a_row_carry_every_change(tmp_path: Path):
-    names = [tmp_path / f"{number}.db" for number in range(3)]
-    stores = [open_store(name) for name in names]
-    feeds = [open_feed(name) for name in names[:2]]
-    threads = [
-        in_thread(partial(mirror, feed, partial(open_store, name))) for feed, name in zip(feeds, names[1:], strict=True)
-    ]
-    stores[0].update([book(1, 1), book(2, 1)], freshness=Freshness("slot 1"))
-    live = LiveIndex()
-    with open_feed(names[2]) as seen:
-        seen.start(live)
-        eventually(lambda: (spots(live), live.current.as_of) == ({1: "1", 2: "1"}, "slot 1"))
-        stores[0].update([book(1, 2)], [pair(2)], Freshness("slot 2"))
-        eventually(lambda: (spots(live), live.current.as_of) == ({1: "2"}, "slot 2"))
-    for feed in feeds:
-        feed.close()
-    for thread in threads:
-        thread.join()
-    for store in stores:
-        store.close()

@@ -10,7 +10,7 @@ import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -33,6 +33,7 @@ from market_index_feeds import (
     BookTooLarge,
     Feed,
     FeedError,
+    StoreBusy,
     StoreError,
     UnknownOutcome,
     mirror,
@@ -62,6 +63,12 @@ def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("market_index_feeds.nats.bucket.CONNECT_SECONDS", 0.3)
     for module in ("reading", "publishing"):
         monkeypatch.setattr(f"market_index_feeds.nats.{module}.OPENING_SECONDS", 0.3)
+
+
+@pytest.fixture
+def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that is tried again raises `TypeError`."""
+    monkeypatch.setattr("market_index_feeds.nats.bucket.next_backoff", None)
 
 
 @pytest.fixture
@@ -201,6 +208,7 @@ def has_problem(feed: Feed, expected: str | None) -> bool:
 
 
 class TestCredentials:
+    @pytest.mark.usefixtures("no_retries")
     def test_wrong_credentials_are_rejected_and_no_credentials_are_shown(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live: LiveIndex, caplog: pytest.LogCaptureFixture
     ):
@@ -225,10 +233,8 @@ class TestCredentials:
                 ) as forbidden:
                     open_store(f"{server.url}/others")
                 for users in (USERS.replace('reader, password: "s3cret"', 'reader, password: "other"'), USERS):
-                    server.kill()
                     server.more = users
-                    server.start()
-                    server.wait()
+                    server.reload()
                     expected = None if users == USERS else "rejects the credentials"
                     eventually(partial(has_problem, feed, expected))
                 store.publish(book(1, 3))
@@ -240,8 +246,19 @@ class TestCredentials:
             monkeypatch.setenv("NATS_TOKEN", "s3cret")
             open_store(f"{server.url}/books").close()
 
+    def test_a_file_of_credentials(self, tmp_path: Path):
+        creds, other = tmp_path / "user.creds", tmp_path / "other.creds"
+        nats.operated(other)
+        with nats.served(tmp_path / "operated", nats.operated(creds)) as server:
+            with open_store(f"{server.url}/books?creds={creds}") as store:
+                store.publish(book(1, 1))
+            assert spots(open_feed(f"{server.url}/books?creds={creds}").read()) == {1: "1"}
+            with pytest.raises(FeedError, match="rejects the credentials"):
+                open_feed(f"{server.url}/books?creds={other}").read()
+
     def test_tls_with_certificates_of_both_sides(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr("market_index_feeds.nats.publishing.OPENING_SECONDS", 0)
+        for module in ("reading", "publishing"):
+            monkeypatch.setattr(f"market_index_feeds.nats.{module}.OPENING_SECONDS", 0)
         with nats.served(tmp_path / "tls", nats.certified(tmp_path, "verify: true")) as server:
             url = f"tls://localhost:{server.port}/books"
             with pytest.raises(StoreError, match="certificate verify failed"):
@@ -284,18 +301,13 @@ class TestCredentials:
 def talking(sent: bytes) -> Iterator[int]:
     """Open a port that sends this on each connection, and keeps it open."""
     connections = list[socket.socket]()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def serve() -> None:
-            with suppress(OSError):
-                while True:
-                    connections.append(listener.accept()[0])
-                    connections[-1].sendall(sent)
+    def talk(connection: socket.socket) -> None:
+        connections.append(connection)
+        connection.sendall(sent)
 
-        serving = in_thread(serve)
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
-        serving.join(DEADLINE_SECONDS)
+    with links.accepting(talk) as port:
+        yield port
     for connection in connections:
         connection.close()
 
@@ -370,6 +382,8 @@ class TestOpening:
             open_feed(bucket).read()
         with pytest.raises(StoreError, match="cannot be opened: there is no such bucket"):
             open_store(bucket, make=False)
+        with pytest.raises(ValueError, match="wait must be 0 or more seconds, got -1"):
+            open_store(bucket, wait=-1)
 
     def test_a_missing_extra_is_named(self, monkeypatch: pytest.MonkeyPatch):
         for name in [
@@ -425,6 +439,9 @@ class TestChanges:
             assert not feed.current_rejections
             store.update([], freshness=Freshness("slot 3"))
             eventually(lambda: live.current.as_of == "slot 3")
+            # `nats kv purge` deletes a key, too.
+            nats.put(nats_server, name, values.key_of(pair(2)), b"", {"KV-Operation": "PURGE"})
+            eventually(lambda: spots(live) == {1: "2"})
 
     def test_an_unfinished_change_is_not_shown_until_the_bucket_is_replaced(
         self, bucket: str, nats_server: nats.Server, live: LiveIndex, tmp_path: Path
@@ -455,6 +472,11 @@ class TestChanges:
             )
             eventually(lambda: spots(live) == {1: "6", 2: "6"} and live.current.as_of == "slot 3")
             eventually(lambda: late.problem is None)
+            nats.delete(nats_server, nats.name_of(bucket))
+            open_store(bucket).close()
+            eventually(lambda: feed.problem == "contains no order book")
+            nats.put(nats_server, nats.name_of(bucket), values.key_of(pair(1)), changed, unfinished)
+            eventually(lambda: feed.problem == "contains no whole change: its last one is not finished")
 
     def test_thousands_of_books_are_one_version(self, bucket: str):
         seen, stop = list[int](), Event()
@@ -465,14 +487,19 @@ class TestChanges:
             assert store.replace(map(book, range(2500), [1] * 2500)).published == 2499
             assert store.update(map(book, range(999), [2] * 999), map(pair, range(1000, 3000))).retracted == 1500
             assert spots(store.read().index) == dict.fromkeys(range(999), "2") | {999: "1"}
+            loaded = list[tuple[int, int]]()
+            open_feed(bucket).read(lambda done, total: loaded.append((done, total)))
+            assert all(0 < done <= total for done, total in loaded)
+            assert loaded
             eventually(lambda: seen[-1] == 1000)
             stop.set()
             following.join(DEADLINE_SECONDS)
         assert set(seen) <= {1, 2500, 1000}
 
+    @pytest.mark.usefixtures("no_retries")
     def test_books_and_buckets_that_are_too_large(self, bucket: str, nats_server: nats.Server):
         nats.create(nats_server, nats.name_of(bucket), max_msg_size=6584, max_bytes=20_000, discard="new")
-        with open_store(bucket, wait=0.1) as store:
+        with open_store(bucket) as store:
             store.publish(book(2, 1))
             large = OrderBook.from_levels(pair(1), bids=[(f"0.{n**9:028}", n) for n in range(1, 200)])
             with pytest.raises(BookTooLarge, match="must have at most 2488 bytes, deflated, got") as raised:
@@ -485,14 +512,21 @@ class TestChanges:
             store.publish(book(2, 4))
             assert spots(open_feed(bucket).read()) == {2: "4"}
 
+    def test_a_change_that_others_always_overtake_raises(self, bucket: str):
+        with open_store(bucket, wait=0) as store, open_store(bucket) as other:
+            store.publish(book(1, 1))
+            other.publish(book(1, 2))
+            with pytest.raises(StoreBusy, match="others have been writing for 0 seconds"):
+                store.publish(book(1, 3))
+            assert spots(store.read().index) == {1: "2"}
+            store.publish(book(1, 3))
+
     def test_a_deleted_bucket_is_an_error(self, bucket: str, nats_server: nats.Server):
         with open_store(bucket) as store:
             store.publish(book(1, 1))
             nats.delete(nats_server, nats.name_of(bucket))
             with pytest.raises(StoreError, match="was not written to: there is no such bucket"):
                 store.publish(book(1, 2))
-        with pytest.raises(StoreError, match="is closed"):
-            store.publish(book(1, 2))
 
 
 @contextmanager

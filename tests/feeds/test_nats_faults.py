@@ -19,6 +19,7 @@ from market_index import Freshness, LiveIndex, MarketIndex
 from market_index_feeds import Conflict, FeedError, StoreError, open_feed, open_store
 from market_index_feeds.nats.values import key_of
 from tests import nats
+from tests.feeds.contract.medium import Reader
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.nats_history import History
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
@@ -66,6 +67,22 @@ def test_a_suspended_server_loses_no_change(server: nats.Server):
         resuming.join()
 
 
+def test_a_publisher_that_was_idle_while_the_server_restarted_knows_the_outcome(
+    server: nats.Server, monkeypatch: pytest.MonkeyPatch
+):
+    """Otherwise its first attempt fails without an answer, and may have been stored before the change of another."""
+    monkeypatch.setattr("market_index_feeds.nats.bucket.IDLE_SECONDS", 0)
+    with open_store(server.bucket("books"), wait=10) as store:
+        store.publish(book(1, 1))
+        server.kill()
+        server.start()
+        server.wait()
+        with open_store(server.bucket("books"), wait=10) as other:
+            other.publish(book(1, 2))
+        store.publish(book(2, 3))
+        assert spots(store.read().index) == {1: "2", 2: "3"}
+
+
 def test_late_readers_see_no_mixture(server: nats.Server):
     """Consumers of the servers deliver mixtures: 81 of 321 readers that joined during batches of 200 saw one."""
     number, ending = 1, Event()
@@ -96,6 +113,7 @@ import sys
 from itertools import count
 from market_index import Freshness
 from market_index_feeds import open_store
+from tests.feeds.contract.medium import Reader
 from tests.feeds.made_up import book
 
 with open_store(sys.argv[1], wait=10) as store:
@@ -211,25 +229,29 @@ def test_readers_notice_what_happens_to_the_bucket(
 
 
 def test_readers_notice_a_rollback(server: nats.Server, tmp_path: Path):
-    """The disk of the server is replaced by an older copy; then as many changes follow as were lost."""
-    url, live = server.bucket("books"), LiveIndex()
-    with open_store(url, wait=10) as store, open_feed(url) as feed:
+    """The disk of the server is replaced by an older copy; then as many changes follow as were lost.
+
+    The sequence and the number of messages are the same as before, so only the new connection shows it.
+    """
+    before, after = {1: "2", 2: "2"}, {1: "3", 3: "3"}
+    with open_store(server.bucket("books"), wait=10) as store, Reader(open_feed(server.bucket("books"))) as reader:
         store.publish(book(1, 1))
         server.kill()
         shutil.copytree(server.folder / server.name, tmp_path / "copy")
         server.start()
         server.wait()
-        feed.start(live)
         store.publish(book(1, 2), book(2, 2))
-        eventually(lambda: spots(live) == {1: "2", 2: "2"})
+        assert spots(store.read().index) == before
+        reader.until(lambda version: spots(version.index) == before)
         server.kill()
         server.empty()
         (tmp_path / "copy").rename(server.folder / server.name)
         server.start()
         server.wait()
         store.publish(book(1, 3), book(3, 3))
-        eventually(lambda: spots(live) == {1: "3", 3: "3"})
-        assert spots(store.read().index) == {1: "3", 3: "3"}
+        assert spots(store.read().index) == after
+        reader.until(lambda version: spots(version.index) == after)
+        assert [spots(version.index) for version in reader.versions] == [before, after]
 
 
 @pytest.fixture

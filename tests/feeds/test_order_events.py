@@ -17,7 +17,7 @@ from market_index import Order, Side
 from market_index.errors import safe_repr
 from market_index_feeds.lines import Line
 from market_index_feeds.orders import Blocks, Phase
-from tests.feeds.event_lines import RESET, block, event, named, place, spot
+from tests.feeds.event_lines import RESET, block, named, place, spot
 from tests.feeds.made_up import pair
 
 SPECIAL = ' \\" ' + "x" * 196
@@ -132,15 +132,6 @@ def test_the_value_of_an_amount_counts_whatever_its_number_of_digits(
     order, fault = placed(place("a#0", amount=written, price=price, offered=offered))
     exact = amount if offered == "base" else amount * Fraction(price) // 1
     assert (order.amount, fault) == (min(exact, MOST), None)
-
-
-@pytest.mark.parametrize(
-    ("base", "quote"),
-    [("ADA", "ADA"), (f"{'AB' * 28}:", f"{'ab' * 28}:"), (f"{'00' * 27}:", "ADA"), (f"{'00' * 28}:{'00' * 33}", "ADA")],
-)
-def test_an_order_of_assets_that_cannot_be_a_pair_is_kept_without_one(base: str, quote: str):
-    blocks, reasons = read(event(**PLACE | {"base": base, "quote": quote}), block("1"), event(remove="a#0"), block("2"))
-    assert (len(blocks.visible), len(blocks.visible.index), blocks.problem, len(reasons)) == (0, 0, None, 1)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
+from unittest.mock import Mock
 
 import pytest
 
@@ -92,17 +93,23 @@ class TestRecorder:
             (b"# Notes\n", "line 1 rejected: must be JSON"),
             (b'{"as_of":null}\n', "line 1 rejected: recorded_at: missing"),
             (b"", "it must contain a commit line with recorded_at, got none"),
+            (recorded(0) + b"nonsense\n", "line 2 rejected: must be JSON"),
         ],
     )
     def test_a_file_that_is_no_recording_stays_as_it_is(self, path: Path, content: bytes, reason: str):
         path.write_bytes(content)
+        with pytest.raises(FeedError, match=f"{path} cannot be replayed: {reason}"):
+            list(replay(path))
         with Recorder(path) as recorder, pytest.raises(StoreError) as raised:
             recorder.read()
         assert f"{path} must be a recording, or a new file: {reason}" in str(raised.value)
         assert path.read_bytes() == content
 
     def test_only_one_recorder_has_a_file_open(self, path: Path):
-        path.write_bytes(book_line(book(1)) + recorded(0))
+        with Recorder(path) as recorder:
+            recorder.update([book(1)])  # it creates the file
+            with pytest.raises(StoreError, match="another recorder has it open"):
+                Recorder(path)
         with Recorder(path), pytest.raises(StoreError, match="another recorder has it open"):
             Recorder(path)
         Recorder(path).close()
@@ -122,11 +129,25 @@ class TestRecorder:
                 recorder.update([book(3)])
         assert not path.exists()
 
-    def test_a_full_disk_leaves_all_changes_before(self):
-        recorder = Recorder("/dev/shm/new")
+    @pytest.mark.parametrize("has_links", [True, False])
+    def test_a_file_that_another_program_has_just_created_is_not_replaced(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, *, has_links: bool
+    ):
+        if not has_links:
+            monkeypatch.setattr(os, "link", Mock(side_effect=PermissionError(1, "Operation not permitted")))
+        with Recorder(path) as recorder:
+            path.write_bytes(b"another")
+            with pytest.raises(StoreError, match="another program has just created it"):
+                recorder.update([book(2)])
+            assert path.read_bytes() == b"another"
+            path.unlink()
+            recorder.update([book(1, 1)])
+        assert [one.name for one in path.parent.iterdir()] == [path.name]
+        assert spots(open_feed(path).read()) == {1: "1"}
+
+    def test_its_folder_must_exist(self, path: Path):
         with pytest.raises(StoreError, match="its folder must exist"):
-            Recorder("/dev/nowhere/new")
-        recorder.close()
+            Recorder(path / "new")
 
     @pytest.mark.parametrize("kind", ["pipe", "folder"])
     def test_it_must_be_a_regular_file(self, path: Path, kind: str):
@@ -207,20 +228,6 @@ def test_a_compressed_recording_is_replayed(tmp_path: Path):
     assert [found for _, found, _ in replayed(path)] == [{1: "1"}]
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(FeedError, match="cannot be replayed: "):
-        list(replay(path))
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "it must contain a commit line with recorded_at"),
-        (recorded(0) + b"nonsense\n", "line 2 rejected: must be JSON"),
-        (b'{"as_of":null}\n', "line 1 rejected: recorded_at: missing"),
-    ],
-)
-def test_a_file_that_is_no_recording_cannot_be_replayed(path: Path, content: bytes, reason: str):
-    path.write_bytes(content)
-    with pytest.raises(FeedError, match=reason):
         list(replay(path))
 
 

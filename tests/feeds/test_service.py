@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
+from pathlib import Path
 from threading import Event
 
+import httpx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import trustme
 
 from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair, PairNotFound, wire
-from market_index.strategies import market_indexes
 from market_index.wire import format_time
 from market_index_feeds import FeedError, open_feed
 from market_index_feeds import service as module
-from market_index_http import create_app
 from tests.feeds.contract.medium import Reader, Ticks
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.services import HOLD, Answer, Front, sending, served
-from tests.waiting import WITHOUT_SHRINKING, in_thread
+from tests.waiting import in_thread
 
 ONE, TWO, THREE = pair(1), pair(2), pair(3)
 NOW = datetime(2026, 11, 22, 4, 17, 3, 123000, tzinfo=UTC)
@@ -111,9 +109,10 @@ REPAIRED = books(1, spot=2) + retracted(2)
 
 
 def deep(number: int, step: int) -> OrderBook:
-    """Return a book of many levels, of which one depends on the step, as does the spot price."""
-    levels = [(str(price), price) for price in range(1, 60)]
-    return OrderBook.from_levels(pair(number), bids=[*levels, ("100", step)], spot=str(step))
+    """Return a book of many levels, of which one of each side depends on the step, as does the spot price."""
+    bids = [*((str(price), price) for price in range(1, 60)), ("100", step)]
+    asks = [*((str(price), price) for price in range(201, 260)), (str(100 + step), step)]
+    return OrderBook.from_levels(pair(number), bids, asks, spot=str(step))
 
 
 def slot_of(index: MarketIndex) -> int:
@@ -137,45 +136,6 @@ class TestStream:
         assert streaming.streams[0]["accept-encoding"] == "identity"
         assert (names.count(b"event: change"), names.count(b"event: book")) == (7, 3)
 
-    def test_any_history_ends_with_the_books_of_the_service(self):
-        live = LiveIndex()
-
-        @given(history=st.lists(market_indexes(min_pairs=1), min_size=1, max_size=4))
-        @settings(max_examples=20, phases=WITHOUT_SHRINKING)
-        def follow(history: list[MarketIndex]) -> None:
-            for index in history:
-                live.show(index.with_freshness(Freshness(f"slot {slot_of(live.current) + 1}")))
-            reader.until(lambda version: version.index.as_of == live.current.as_of)
-            texts = [[wire.order_book_to_json(one) for one in index.values()] for index in (reader.index, live.current)]
-            assert texts[0] == texts[1]
-
-        live.publish(book(1, 1))
-        with served(create_app(live, stream=True)) as url, Reader(open_feed(url)) as reader:
-            follow()
-
-    def test_a_change_of_many_books_is_atomic_over_two_hops(self, live: LiveIndex):
-        first = LiveIndex()
-
-        def publish(step: int) -> None:
-            first.update([deep(number, step) for number in range(1, 30)], freshness=Freshness(f"slot {step}"))
-
-        publish(1)
-        with (
-            served(create_app(first, stream=True)) as url,
-            open_feed(url) as hop,
-            served(create_app(live, stream=True)) as relayed,
-            Reader(open_feed(relayed)) as reader,
-        ):
-            hop.start(live)
-            writer = in_thread(lambda: deque(map(publish, range(2, 60)), maxlen=0))
-            reader.until(lambda version: slot_of(version.index) == 59)
-            writer.join()
-            for version in reader.versions:
-                assert {int(one.spot or 0) for one in version.index.values()} == {slot_of(version.index)}
-                assert {one.best_bid.accumulated_liquidity for one in version.index.values() if one.best_bid} == {
-                    slot_of(version.index)
-                }
-
     @pytest.mark.parametrize(
         ("first", "second", "shown", "invalid"),
         [
@@ -184,6 +144,9 @@ class TestStream:
             # A stream begins with the whole content. A change of a book of an earlier stream is not applied.
             (ends(1), books(1, spot=1), {1: "1"}, []),
             (ends(1), books(1, spot=2) + change(2, 9), {1: "2", 2: "1"}, [TWO]),
+            (ends(1), books(1, 2, spot=2) + ends(1) + books(2, spot=9) + retracted(2) + change(2, 9), {1: "2"}, [TWO]),
+            (ends(1), books(1, spot=2) + change(1, 3), {1: "3"}, []),
+            (ends(1), books(1, 2, spot=2) + ends(1) + retracted(2) + books(2, spot=3), {1: "2", 2: "3"}, []),
             # A valid book or a retraction repairs an invalid record.
             (ends(1), books(3, spot=3) + spoiled(1) + spoiled(2) + ends(1) + REPAIRED, {1: "2", 3: "3"}, []),
         ],
@@ -258,6 +221,16 @@ class TestStream:
             reader.until(lambda _: f"cannot be read: {problem}" in str(reader.feed.problem))
             reader.until(lambda version: slot_of(version.index) == 2)
             assert {"9"}.isdisjoint(spots(version.index)[1] for version in reader.versions)
+
+    def test_an_unexpected_error_of_the_connection_is_a_problem(self, stream_url: str, monkeypatch: pytest.MonkeyPatch):
+        async def broken(_: httpx.Response) -> AsyncIterator[bytes]:
+            yield books(1, spot=1) + ends(1)
+            raise ValueError("a defect")
+
+        monkeypatch.setattr(httpx.Response, "aiter_raw", broken)
+        with Reader(open_feed(stream_url)) as reader:
+            reader.until(lambda _: reader.feed.problem == "unexpected error: a defect")
+            assert spots(reader.index) == {1: "1"}
 
     @pytest.mark.parametrize("size", [1, 7, 10_000])
     def test_lines_are_read_by_the_rules_of_the_standard(self, streaming: Front, stream_url: str, size: int):
@@ -528,14 +501,35 @@ class TestInvalidResponses:
             thread.join()
             released.set()
 
+    def test_progress_is_called_while_a_response_is_waited_for(self):
+        def interrupt(done: int, total: int) -> None:
+            raise SystemExit(done == total)
+
+        released = Event()
+        with sending(lambda _: released.wait()) as url:  # type: ignore[arg-type]  # it is called
+            with pytest.raises(SystemExit):
+                open_feed(url).read(interrupt)
+            released.set()
+
     def test_no_credentials_and_no_request_are_logged(self, stream_url: str, caplog: pytest.LogCaptureFixture):
         with caplog.at_level(logging.INFO):
             open_feed(stream_url).read()
         assert [record for record in caplog.records if not record.name.startswith("uvicorn")] == []
 
-    def test_a_tls_service_must_have_a_valid_certificate(self, live: LiveIndex):
-        with sending(lambda one: one.sendall(b"HTTP/1.1 200 OK\r\n\r\n")) as url, pytest.raises(FeedError):
-            open_feed(url.replace("http", "https")).start(live)
+    def test_a_tls_service_must_have_a_valid_certificate(
+        self, front: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+        authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "cert.pem")
+        with served(front, tmp_path / "cert.pem") as url:
+            named = url.replace("127.0.0.1", "localhost")
+            with pytest.raises(FeedError, match="certificate verify failed"):
+                open_feed(named).read()
+            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+            assert spots(open_feed(named).read()) == {1: "1", 2: "2"}
+            with pytest.raises(FeedError, match="certificate verify failed"):
+                open_feed(url).read()
 
 
 class TestRounds:

@@ -83,5 +83,8 @@ class SqliteFile(StoreMedium):
         (self.path / "new.db").rename(self.file)
 
     def _execute(self, statement: str, *values: object) -> None:
-        with closing(sqlite3.connect(self.file)) as connection, connection:
-            connection.execute(statement, values)
+        with closing(sqlite3.connect(self.file)) as connection:
+            with connection:
+                connection.execute(statement, values)
+            # As a store does. Otherwise the log would be combined with a file that is renamed over this one.
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -69,6 +69,8 @@ def test_a_retracted_pair_is_removed_also_the_last_one(medium: Medium):
         assert reader.index == {TWO: book(2, 2)}
         reader.until(medium.write(retract=(TWO,)))
         assert (reader.books, reader.feed.problem) == ({}, None)
+        if Can.MANY in medium.can:
+            assert content(medium.feed().read()) == {}
 
 
 @law(Can.LIVE, Can.AS_OF)
@@ -133,6 +135,20 @@ def test_a_reader_that_has_no_valid_book_of_an_invalid_record_lacks_the_pair(med
         assert (reader.index.as_of, reader.versions[-1].invalid) == (None, frozenset({THREE}))
 
 
+@law(Can.STORE)
+@pytest.mark.decision(24)
+def test_a_store_whose_records_are_all_invalid_is_a_problem(medium: Medium, live: LiveIndex):
+    medium.write(book(1, 1))
+    medium.spoil(ONE)
+    with pytest.raises(FeedError, match="contains no valid order book"):
+        medium.feed().read()
+    with medium.feed() as feed:
+        feed.start(live)
+        assert (feed.problem, feed.is_unknown, len(live.current)) == ("contains no valid order book", True, 0)
+        medium.write(book(1, 2))
+        eventually(lambda: (spots(live), feed.problem) == ({1: "2"}, None))
+
+
 @law(Can.LIVE, Can.UNNAMED)
 @pytest.mark.decision(27)
 def test_a_record_whose_pair_cannot_be_read_removes_no_pair(medium: Medium):
@@ -166,6 +182,8 @@ def test_an_unreadable_source_keeps_its_version_until_it_is_read_again(medium: M
 @law(Can.LIVE, Can.BLANK)
 @pytest.mark.decision(31)
 def test_a_source_into_which_nothing_was_published_has_no_version(medium: Medium):
+    if Can.STORE in medium.can:
+        medium.write()  # a heartbeat
     with pytest.raises(FeedError, match=r"contains no (order book|reset)"):
         medium.feed().read()
     with Reader(medium.feed(), Ticks(limit=5)) as reader:
@@ -181,13 +199,37 @@ def test_a_source_into_which_nothing_was_published_has_no_version(medium: Medium
 def test_a_source_that_was_recreated_keeps_what_it_showed(medium: Medium):
     with Reader(medium.feed()) as reader:
         reader.until(medium.write(book(1, 1), book(2, 2)))
+        if Can.NAMED in medium.can:
+            reader.until(medium.spoil(THREE))
         before = reader.versions[-1]
         medium.reset()
+        if Can.STORE in medium.can:
+            for _ in range(3):
+                medium.write()  # a heartbeat
         reader.until(lambda _: reader.feed.is_unknown)
         assert all(reader.pull() is before for _ in range(3))
         assert reader.problem() is not None
         reader.until(medium.write(book(2, 3)))
         assert (reader.books, reader.problem()) == ({TWO: book(2, 3)}, None)
+        assert reader.versions[-1].invalid == frozenset()
+
+
+@law(Can.STORE)
+@pytest.mark.decision(31)
+def test_a_recreated_store_without_a_valid_record_keeps_what_it_showed(medium: Medium):
+    with Reader(medium.feed()) as reader:
+        reader.until(medium.write(book(1, 1), book(2, 2)))
+        before = reader.versions[-1]
+        medium.reset()
+        medium.write(freshness=Freshness("slot 1"))
+        medium.spoil(ONE)
+        reader.until(lambda _: reader.feed.problem == "contains no valid order book")
+        assert reader.pull() is before
+        with medium.store() as store:
+            version = store.read()
+            assert (dict(version.index), version.invalid) == ({}, frozenset({ONE}))
+        reader.until(medium.write(retract=(ONE,)))
+        assert (reader.books, reader.problem()) == ({}, None)
 
 
 @law(Can.LIVE, Can.MANY, Can.RETRACT)
