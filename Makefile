@@ -125,4 +125,4 @@ seeded: .venv/check.installed # check that each seeded fault of tests/mutants/se
 	$(BIN)/python -m tests.mutants.faults $(FAULT)
 
 clean: # remove all files that the other tasks create
-	rm -rf .venv build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .schemathesis
