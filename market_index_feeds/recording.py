@@ -21,7 +21,7 @@ from typing import Final, final
 from attrs import frozen
 
 from market_index import Freshness, MarketIndex, OrderBook, Pair, wire
-from market_index.wire import CommitLine, commit_to_json, retraction_to_json
+from market_index.wire import CommitLine, freshness_to_json, retraction_to_json
 from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.feed import utc_now
 from market_index_feeds.file_lock import try_lock
@@ -259,7 +259,7 @@ class Recorder(Target):
         position = self.position
         if position.number != self._size or after not in {None, position}:
             raise Conflict(f"{self.name} was changed by another program")
-        commit = commit_to_json(freshness or Freshness(), self._clock())
+        commit = freshness_to_json(freshness or Freshness(), self._clock())
         retractions = sorted(map(retraction_to_json, gone))
         lines = b"\n".join([*retractions, *map(wire.order_book_to_json, by_pair.values()), commit, b""])
         try:

@@ -35,7 +35,6 @@ from market_index.wire.decode import (
 from market_index.wire.encode import (
     AS_OF,
     PUBLISHED_AT,
-    commit_to_json,
     encoded_order_book,
     encoded_pair_list,
     error_to_json,
@@ -58,7 +57,6 @@ __all__ = [
     "EncodedPart",
     "Number",
     "commit_from_json",
-    "commit_to_json",
     "digest_of",
     "encoded_order_book",
     "encoded_pair_list",

@@ -120,20 +120,15 @@ def error_to_json(message: str) -> bytes:
     return f'{{"error":{_text_to_json(message)}}}'.encode("ascii")
 
 
-def freshness_to_json(freshness: Freshness) -> bytes:
-    """Return the JSON of a freshness, without a newline. As a line, it is a commit line without `recorded_at`.
+def freshness_to_json(freshness: Freshness, recorded_at: datetime | None = None) -> bytes:
+    """Return the JSON of a freshness, without a newline. As a line, it is a commit line.
 
-    >>> freshness_to_json(Freshness("slot 145000000"))
-    b'{"as_of":"slot 145000000","published_at":null}'
-    """
-    return commit_to_json(freshness)
-
-
-def commit_to_json(freshness: Freshness, recorded_at: datetime | None = None) -> bytes:
-    """Return a commit line, without a newline. A `recorded_at` of None is absent.
+    A `recorded_at` of None is absent.
 
     >>> from datetime import UTC
-    >>> commit_to_json(Freshness(), datetime(2026, 11, 22, tzinfo=UTC))
+    >>> freshness_to_json(Freshness("slot 145000000"))
+    b'{"as_of":"slot 145000000","published_at":null}'
+    >>> freshness_to_json(Freshness(), datetime(2026, 11, 22, tzinfo=UTC))
     b'{"as_of":null,"published_at":null,"recorded_at":"2026-11-22T00:00:00.000Z"}'
     """
     as_of = "null" if freshness.as_of is None else _text_to_json(freshness.as_of)

@@ -358,9 +358,9 @@ TIMES = st.datetimes(timezones=st.just(UTC))
 @given(TIMES, TIMES)
 def test_a_commit_line_round_trips(published_at: datetime, recorded_at: datetime):
     freshness = Freshness("slot 1", published_at)
-    line = wire.commit_from_json(wire.commit_to_json(freshness, recorded_at))
+    line = wire.commit_from_json(wire.freshness_to_json(freshness, recorded_at))
     assert line == wire.CommitLine(freshness, wire.parse_time(wire.format_time(recorded_at)))
-    for text in (wire.freshness_to_json(freshness), wire.commit_to_json(freshness, recorded_at)):
+    for text in (wire.freshness_to_json(freshness), wire.freshness_to_json(freshness, recorded_at)):
         assert wire.freshness_from_json(text) == freshness
 
 
