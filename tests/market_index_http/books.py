@@ -1,9 +1,14 @@
-"""Books of three sizes, and requests with header fields."""
+"""Books of three sizes, requests with header fields, and uvicorn without the command."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import uvicorn
+
 from market_index import ADA, AssetId, OrderBook, Pair
 from tests.service import Client, HttpResponse
+from tests.waiting import DEADLINE_SECONDS
 
 PAIR_LIST = "/trading-view/pair-list"
 
@@ -32,3 +37,17 @@ SMALL, MIDDLE, LARGE = book(1, 1), book(2, 30), book(3, 1_500)
 def fetch(client: Client, target: str, method: str = "GET", **headers: str | None) -> HttpResponse:
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items() if value is not None)
     return client.request(target, method, lines)
+
+
+def stock(app: Any, *, lifespan: bool = False) -> uvicorn.Server:
+    """Return uvicorn for an app. The machine may take longer to draw the next request than it keeps a connection."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            lifespan="on" if lifespan else "off",
+            ws="none",
+            log_config=None,
+            server_header=False,
+            timeout_keep_alive=int(DEADLINE_SECONDS),
+        )
+    )

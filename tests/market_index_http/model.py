@@ -21,13 +21,12 @@ GZIP = re.compile(r"(?:^|,)\s*gzip\s*(?:;\s*q=(?P<quality>[0-9.]+))?\s*(?:,|$)",
 
 @frozen
 class Asked:
-    """A request. The parameters are decoded; `known_tags` are those of its If-None-Match."""
+    """A request. The parameters are decoded."""
 
     path: str
     parameters: tuple[tuple[str, str], ...] = ()
     method: str = "GET"
     accept_encoding: str = ""
-    known_tags: tuple[str, ...] = ()
 
 
 @frozen
@@ -42,8 +41,6 @@ class Expected:
 
 def expected(books: Mapping[str, OrderBook], freshness: Freshness, asked: Asked) -> Expected:
     """Return the response, apart from a 304, to a request for the books, which are by their pair as BASE/QUOTE."""
-    if asked.path not in {PAIR_LIST, ORDER_BOOK}:
-        return Expected(404, error="Not Found")
     if asked.method not in {"GET", "HEAD"}:
         return Expected(405, error="Method Not Allowed")
     if len(asked.parameters) > 32:

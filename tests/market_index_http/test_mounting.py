@@ -10,7 +10,6 @@ from runpy import run_path
 from typing import Any
 
 import pytest
-import uvicorn
 from fastapi import FastAPI
 from prometheus_client import Info
 from starlette.applications import Starlette
@@ -22,7 +21,7 @@ from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair
 from market_index_http import create_app
 from tests.asgi import request_cached
 from tests.command import SAMPLE
-from tests.market_index_http.books import PAIR_LIST
+from tests.market_index_http.books import PAIR_LIST, stock
 from tests.metrics import samples_of
 from tests.service import Client, served
 from tests.waiting import eventually
@@ -35,10 +34,6 @@ TWO = OrderBook.from_levels(Pair(AssetId(b"\x02" * 28, b"two"), ADA), bids=[("2"
 
 async def hello(_: Any) -> PlainTextResponse:
     return PlainTextResponse("the host's own")
-
-
-def stock(app: Any, *, lifespan: bool = False) -> uvicorn.Server:
-    return uvicorn.Server(uvicorn.Config(app, lifespan="on" if lifespan else "off", ws="none", log_config=None))
 
 
 def starlette_host(path: str, app: Any, lifespan: Any = None) -> Any:
