@@ -9,14 +9,11 @@ from typing import Any
 from weakref import ref
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from market_index import LiveIndex, MarketIndex, OrderBook, wire
+from market_index import LiveIndex, wire
 from market_index.wire import encode
 from market_index_http import bodies as http_bodies
 from market_index_http import create_app
-from market_index_http.bodies import Bodies
 from tests.asgi import request
 from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, book, numbered_pair, target
 
@@ -71,45 +68,31 @@ def test_each_value_is_encoded_and_compressed_once(monkeypatch: pytest.MonkeyPat
     assert calls_of_requests() == (2, 0, 0), "the pair list did not change"
 
 
-@given(data=st.data())
-def test_a_pair_list_made_from_the_previous_one_equals_one_made_from_scratch(data: st.DataObject):
-    """So equal content has an equal tag in every process, whatever it served before."""
-    bodies = Bodies()
-    index = MarketIndex(OrderBook(numbered_pair(number)) for number in range(data.draw(st.sampled_from([0, 3, 300]))))
-    for _ in range(data.draw(st.integers(1, 6))):
-        start = data.draw(st.integers(0, 400))
-        many = range(start, start + data.draw(st.integers(1, 200)), data.draw(st.integers(1, 3)))
-        kind = data.draw(st.sampled_from(["spot", "levels", "many", "without"]))
-        if kind == "spot":
-            index = index.with_books(OrderBook(numbered_pair(start), spot=str(data.draw(st.integers(1, 3)))))
-        elif kind == "levels":
-            index = index.with_books(OrderBook.from_levels(numbered_pair(start), bids=[("1", 1)]))
-        elif kind == "many":
-            index = index.with_books(*(OrderBook(numbered_pair(number), spot="2") for number in many))
-        else:
-            index = index.without(*map(numbered_pair, many))
-        body, scratch = bodies.body(index, None), Bodies().body(MarketIndex(index.values()), None)
-        assert body.text == scratch.text == wire.pair_list_to_json(index.pair_list())
-        assert body.digest == scratch.digest
-        assert bodies.body(index, None) is body
-
-
 def test_tags_are_equal_in_every_process_and_with_every_history():
-    large = LARGE.apply(spot="2", bids=[("0.0000005", 3)]).apply(bids=[("0.0000005", 0)])
+    books = [LARGE, *(book(number, 1, spot="1") for number in range(10, 300))]
     program = (
         "import sys\nfrom market_index import LiveIndex, wire\nfrom market_index_http import create_app\n"
-        "from tests.asgi import request\nbook = wire.order_book_from_json(sys.stdin.buffer.read())\n"
-        "print(*[request(create_app(LiveIndex([book])), one).headers['etag'] for one in sys.argv[1:]])"
+        "from tests.asgi import request\nbooks = map(wire.order_book_from_json, sys.stdin.buffer)\n"
+        "app = create_app(LiveIndex(books))\n"
+        "print(*[request(app, one).headers['etag'] for one in sys.argv[1:]])"
     )
     targets = (target(LARGE.pair), target(LARGE.pair).replace("abcd", "ABCD"), PAIR_LIST)
     done = subprocess.run(
         [sys.executable, "-c", program, *targets],
-        input=wire.order_book_to_json(large),
+        input=b"\n".join(map(wire.order_book_to_json, books)),
         capture_output=True,
         env={"PYTHONHASHSEED": "7", "PYTHONPATH": ":".join(sys.path)},
         check=True,
     )
-    app = create_app(LiveIndex([large]))
+    live = LiveIndex(book(number) for number in range(20, 400))
+    app = create_app(live)
+    changed = LARGE.apply(spot="2", bids=[("0.0000005", 3)])
+    restored = changed.apply(spot=LARGE.spot, bids=[("0.0000005", 0)])
+    others = [book(number).pair for number in range(300, 400)]
+    of_equal_length = [restored, *(one.apply(spot="2") for one in books[1:])]
+    for published, retracted in (([changed], others), (of_equal_length, []), (books[1:], [])):
+        assert {request(app, where).status for where in (PAIR_LIST, target(numbered_pair(20)))} == {200}
+        live.update(published, retracted)
     assert done.stdout.decode().split() == [request(app, where).headers["etag"] for where in targets]
 
 
