@@ -92,17 +92,3 @@ def test_probes_report_each_check_that_failed(health: Health, failures: list[str
     found, details = answer(health, "/healthz")
     assert (found, details.get("error")) == (status, error.get("error"))
     assert answer(health, "/livez") == (200, {"status": "alive"})
-
-
-def test_a_lifespan_may_set_the_feed_later():
-    health = Health()
-    app = create_app(LiveIndex(), health=health)
-    assert request(app, "/readyz").status == 503
-    health.feed = FeedState()
-    assert request(app, "/readyz").status == 200
-
-
-def test_an_app_does_not_have_the_routes_by_default():
-    app = create_app(LiveIndex())
-    for path in ("/healthz", "/livez", "/readyz", "/metrics", "/openapi.json", "/stream"):
-        assert request(app, path).status == 404

@@ -15,15 +15,12 @@ from time import time
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
-from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
-from starlette.middleware.base import BaseHTTPMiddleware
 
 from market_index import LiveIndex
 from market_index_http import Health, create_app
 from market_index_http.counters import ENDPOINTS, GAUGES, OTHER, STATUSES, Counters
-from tests.asgi import request, request_cached
+from tests.asgi import request
 from tests.feed_state import FeedState
 from tests.market_index_http.books import MIDDLE, PAIR_LIST, book, fetch, numbered_pair, target
 from tests.metrics import Samples, samples_of, samples_of_text, scrape
@@ -91,31 +88,6 @@ class TestRequests:
         assert requests(samples_of(again), "/metrics", 200) == 1
         assert again.headers["content-type"].startswith("text/plain; version=")
         assert again.headers["cache-control"] == "no-store"
-
-    def test_a_cached_response_is_counted_where_it_is_made(self, live: LiveIndex):
-        app = create_app(live, metrics=True)
-        assert request_cached(app, "/metrics") is request_cached(app, BOOK) is request_cached(app, BOOK, "POST") is None
-        for _ in range(3):
-            assert request_cached(app, target(MIDDLE.pair)) is not None
-        samples = samples_of_text(request(app, "/metrics").body.decode())
-        assert {key: value for key, value in samples.items() if key[0] == "market_index_requests_total" and value} == {
-            ("market_index_requests_total", f"endpoint={BOOK}", "status=200"): 3
-        }
-
-    def test_requests_are_counted_below_a_mount_and_below_middleware(self, live: LiveIndex):
-        async def passing_on(request: Any, call_next: Any) -> Any:
-            return await call_next(request)
-
-        app = create_app(live, metrics=True)
-        app.add_middleware(BaseHTTPMiddleware, dispatch=passing_on)
-        host = FastAPI()
-        host.mount("/plain", create_app(live, metrics=True))
-        host.mount("/api", app)
-        with served(host) as service:
-            for prefix in ("/plain", "/api"):
-                for _ in range(3):
-                    assert service.pair_list(prefix).status == 200
-                assert requests(scrape(service, prefix), PAIR_LIST, 200) == 3
 
 
 class TestState:
@@ -231,17 +203,6 @@ class TestWorkers:
         finally:
             sys.setswitchinterval(before)
         assert requests(samples_with(counters), "/livez", 200) == 200_000
-
-
-def test_a_host_registers_the_collector_in_its_own_registry(live: LiveIndex):
-    registry = CollectorRegistry(auto_describe=True)
-    app = create_app(live)
-    registry.register(app.collector)
-    request(app, PAIR_LIST)
-    labels = {"endpoint": PAIR_LIST, "status": "200"}
-    assert registry.get_sample_value("market_index_requests_total", labels) == 1
-    live.publish(book(9))
-    assert registry.get_sample_value("market_index_pairs", {"worker": "0"}) == 2
 
 
 DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]*) \| (counter|gauge) \|", re.MULTILINE)
