@@ -7,15 +7,18 @@ import os
 import pty
 import re
 import subprocess
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from click import unstyle
 
-from market_index import Freshness, wire
+from market_index import Freshness, LiveIndex, wire
 from market_index_feeds import open_feed, open_store
+from market_index_http import create_app
 from tests.command import BOOK, COMMAND, LINES, SAMPLE, invoke, read_all
+from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
 
 IUSD = BOOK["quote"]
@@ -37,8 +40,16 @@ def on_terminal(*arguments: object, columns: int, **environment: str) -> list[st
     return shown.splitlines()
 
 
-@pytest.mark.parametrize("source", [SAMPLE, "-"])
-def test_pairs_lists_a_feed(source: object):
+@pytest.fixture(scope="module")
+def service() -> Iterator[str]:
+    """The URL of a service of the sample."""
+    with served(create_app(LiveIndex(open_feed(SAMPLE).read().values()))) as running:
+        yield f"http://127.0.0.1:{running.port}"
+
+
+@pytest.mark.parametrize("source", [SAMPLE, "-", "service"])
+def test_pairs_lists_a_feed(source: object, service: str):
+    source = service if source == "service" else source
     done = invoke("pairs", source, stdin=SAMPLE.read_text())
     assert (done.returncode, done.stderr) == (0, "")
     require_sample(done.stdout)
@@ -60,15 +71,17 @@ def require_sample(table: str) -> None:
         assert (int(bids), int(asks)) == (len(one["bids"]), len(one["asks"]))
 
 
-def test_book_shows_a_pair(store: Path):
+@pytest.mark.parametrize("kind", ["store", "service"])
+def test_book_shows_a_pair(kind: str, store: Path, service: str):
     invoke("publish", store, SAMPLE)
-    done = invoke("book", store, "ADA", IUSD)
+    source = store if kind == "store" else service
+    done = invoke("book", source, "ADA", IUSD)
     assert (done.returncode, done.stderr) == (0, "")
     rows = [row.split("\t") for row in done.stdout.splitlines()]
     asks = [["ask", level["price"], str(level["accumulated_liquidity"])] for level in BOOK["asks"]]
     bids = [["bid", level["price"], str(level["accumulated_liquidity"])] for level in BOOK["bids"]]
     assert rows == [["side", "price", "amount"], *reversed(asks), *bids]
-    cut = json.loads(invoke("book", store, "ADA", IUSD, "--json", "--depth", 1).stdout)
+    cut = json.loads(invoke("book", source, "ADA", IUSD, "--json", "--depth", 1).stdout)
     assert cut == BOOK | {"bids": BOOK["bids"][:1], "asks": BOOK["asks"][:1]}
 
 
