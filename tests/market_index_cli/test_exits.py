@@ -81,6 +81,9 @@ EXITS = """
     relay - new.db
 2 STORE must be another one than FEED
     relay market.db market.db
+    relay market.db ./market.db
+    relay link.db market.db
+    relay nats://127.0.0.1/books nats://127.0.0.1/books
 2 FILE must be a file of lines such as recording.ndjson, got the name of another FEED
     record books.ndjson -- -
     record books.ndjson nats://me:secret@127.0.0.1/books
@@ -193,6 +196,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "text").write_text("# A page\n")
     (made / "events").write_text('{"reset": true}\n')
     (made / "blank").touch()
+    (made / "link.db").symlink_to("market.db")
     (made / "empty").mkdir()
     os.mkfifo(made / "pipe")
     other = sqlite3.connect(made / "other.db")
