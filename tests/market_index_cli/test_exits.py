@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from market_index import AssetId
-from tests.command import BOOK, SAMPLE, invoke, untimed
+from market_index import AssetId, MarketIndex
+from market_index_feeds import open_feed
+from tests.command import BOOK, LINES, SAMPLE, invoke, untimed
 
 EXITS = """
 1 Pair ADA/nothing not found
@@ -176,9 +178,16 @@ EXITS = """
 5 INVALID / text: 1 record rejected / text must contain an order book, got none: nothing was changed
     publish new.db text --as-of x
 5 blank must contain an order book, got none: nothing was changed
+    publish market.db blank --replace
     publish new.db blank --replace
     publish new.db blank --as-of x
+5 retract must contain an order book, got none: nothing was changed
+    publish market.db retract --replace
+5 mixed: line 2 rejected: * / mixed: 1 record rejected / mixed must have no invalid line to replace a store: *
+    publish market.db mixed --replace
 """
+"""Rows of exit code 5 are about `--replace`: a producer that died at its start must not retract all pairs."""
+
 INVALID = "text: line 1 rejected: must be JSON, but is not at character 0: *"
 ROWS = [
     pytest.param(int(message[0]), message[2:], line.strip(), id=f"{message[0]} {line.strip()}")
@@ -196,6 +205,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "text").write_text("# A page\n")
     (made / "events").write_text('{"reset": true}\n')
     (made / "blank").touch()
+    (made / "mixed").write_text(LINES[0] + "nonsense\n")
+    (made / "retract").write_text(json.dumps({"retract": True, "base": "ADA", "quote": BOOK["quote"]}) + "\n")
     (made / "link.db").symlink_to("market.db")
     (made / "empty").mkdir()
     os.mkfifo(made / "pipe")
@@ -206,13 +217,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def contents(folder: Path) -> set[str]:
-    """Return the names of the files, without the log of the store."""
-    return {one.name for one in folder.iterdir() if not one.name.startswith("market.db-")}
+def contents(folder: Path) -> tuple[set[str], MarketIndex]:
+    """Return the names of the files, without the log of the store, and the books of the store."""
+    names = {one.name for one in folder.iterdir() if not one.name.startswith("market.db-")}
+    return names, open_feed(folder / "market.db").read()
 
 
 @pytest.mark.parametrize(("exit_code", "message", "line"), ROWS)
-def test_each_error_has_its_message_and_exit_code_and_leaves_no_file(
+def test_each_error_has_its_message_and_exit_code_and_changes_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, exit_code: int, message: str, line: str
 ):
     monkeypatch.chdir(folder)

@@ -254,10 +254,13 @@ class TestCachedResponses:
         written: list[bytes] = connection.transport.written
         return written
 
-    def test_a_cached_response_is_written_in_one_piece(self, server: Server):
-        (response,) = self.sent(server, LIST + b"\r\n")
-        assert response.startswith(b"HTTP/1.1 200 OK\r\n")
-        assert response.endswith(b'\r\n\r\n{"pairs":[]}')
+    @pytest.mark.parametrize("requests", [1, 3])
+    def test_each_cached_response_is_written_in_one_piece(self, server: Server, requests: int):
+        responses = self.sent(server, (LIST + b"\r\n") * requests)
+        assert len(responses) == requests
+        for response in responses:
+            assert response.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert response.endswith(b'\r\n\r\n{"pairs":[]}')
 
     @pytest.mark.parametrize("request_head", [OTHER, LIST + b"Connection: close\r\n\r\n"])
     def test_other_responses_are_left_to_uvicorn(self, server: Server, request_head: bytes):
