@@ -9,6 +9,8 @@ import shlex
 import shutil
 import socket
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -123,6 +125,13 @@ EXITS = """
     publish text books.ndjson
     relay books.ndjson text
     retract text ADA IUSD
+3 busy.db was not written to: others have been writing for 0 seconds
+    publish busy.db books.ndjson --wait 0
+    publish busy.db --wait 0
+    relay books.ndjson busy.db --wait 0
+    retract busy.db ADA IUSD --wait 0
+3 nats://h/books cannot be opened: synchronous must be 'full' for a bucket, got 'normal' (*)
+    publish nats://h/books books.ndjson --synchronous normal
 3 INVALID / text contains no valid order book
     dump text
     pairs text
@@ -197,8 +206,8 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a file of each kind."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a file of each kind. A program writes to `busy.db` all the time."""
     made = tmp_path_factory.mktemp("files")
     shutil.copy(SAMPLE, made / "books.ndjson")
     (made / "recording").write_text(SAMPLE.read_text() + '{"as_of": "slot 1"}\n')
@@ -213,13 +222,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     other = sqlite3.connect(made / "other.db")
     other.execute("CREATE TABLE other (x)")
     other.close()
-    assert invoke("publish", made / "market.db", SAMPLE).returncode == 0
-    return made
+    for name in ("market.db", "busy.db"):
+        assert invoke("publish", made / name, SAMPLE).returncode == 0
+    with closing(sqlite3.connect(made / "busy.db", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        yield made
 
 
 def contents(folder: Path) -> tuple[set[str], MarketIndex]:
-    """Return the names of the files, without the log of the store, and the books of the store."""
-    names = {one.name for one in folder.iterdir() if not one.name.startswith("market.db-")}
+    """Return the names of the files, without the logs of stores, and the books of the store."""
+    names = {one.name for one in folder.iterdir() if not re.search(r"\.db-(wal|shm)$", one.name)}
     return names, open_feed(folder / "market.db").read()
 
 
