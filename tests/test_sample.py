@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import COMMAND, Running, run
+from tests.command import COMMAND, Running, invoke
 from tests.page import SNEK
 from tests.service import Client
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -98,7 +98,7 @@ def test_make_serve_serves_another_feed(clone: Path):
 
 @pytest.mark.parametrize("command", [("pairs", "sample:"), ("book", "sample:", "ADA", "iUSD")])
 def test_the_sample_is_shown_once_with_its_labels(command: tuple[str, ...]):
-    done = run(*command)
+    done = invoke(*command)
     assert (done.returncode, done.stderr) == (0, "")
     assert "\t0.7901\t" in done.stdout
 
