@@ -216,6 +216,15 @@ class TestNumber:
             assert (other.transport.is_closed, made.transport.is_closed) == (True, False)
             other.connection_lost(None)
 
+    def test_a_connection_that_its_client_has_closed_does_not_wait(self, server: Server):
+        loop = Loop()
+        first, second, *_ = (connected(server, loop) for _ in range(3))
+        first.connection_lost(None)
+        connected(server, loop)
+        assert not second.transport.is_closed
+        connected(server, loop)
+        assert second.transport.is_closed
+
     def test_real_connections(self):
         counted: list[int] = []
         with slow(max_connections=2, count=lambda _, status: counted.append(status)) as running, ExitStack() as stack:
