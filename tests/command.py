@@ -128,20 +128,26 @@ class Running:
 
 
 @contextmanager
-def running(
-    tmp_path: Path, *arguments: object, command: str = "serve", stdin: Any = subprocess.DEVNULL, **environment: str
-) -> Iterator[Running]:
-    errors = tmp_path / f"errors of {command}"
+def started(errors: Path, *words: object, **options: Any) -> Iterator[Running]:
+    """Run a program until the end of the block, with its standard error in a file."""
     with errors.open("wb") as file:
-        process = subprocess.Popen(
-            [COMMAND, command, *map(str, arguments)], stdin=stdin, stderr=file, env=os.environ | environment
-        )
+        process = subprocess.Popen(list(map(str, words)), stderr=file, **options)
     try:
         yield Running(process, errors)
     finally:
         # Ends the process of a failed test. Clean shutdowns are tested elsewhere.
         process.kill()
         process.wait(DEADLINE_SECONDS)
+
+
+@contextmanager
+def running(
+    tmp_path: Path, *arguments: object, command: str = "serve", stdin: Any = subprocess.DEVNULL, **environment: str
+) -> Iterator[Running]:
+    """Run the command until the end of the block."""
+    words = (COMMAND, command, *arguments)
+    with started(tmp_path / f"errors of {command}", *words, stdin=stdin, env=os.environ | environment) as found:
+        yield found
 
 
 def read_all(descriptor: int) -> str:

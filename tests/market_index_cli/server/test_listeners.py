@@ -7,10 +7,8 @@ import os
 import shutil
 import socket
 import stat
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
@@ -19,7 +17,7 @@ from market_index import LiveIndex
 from market_index_cli.server.http_server import Server
 from market_index_cli.server.listeners import passed_socket
 from market_index_http import create_app
-from tests.command import COMMAND, SAMPLE, Running, invoke, running, untimed
+from tests.command import COMMAND, SAMPLE, Running, invoke, running, started, untimed
 from tests.service import Client, served
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -34,22 +32,13 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-@contextmanager
-def activated(tmp_path: Path, listener: socket.socket | Path, *options: object) -> Iterator[Running]:
+def activated(tmp_path: Path, listener: socket.socket | Path, *options: object) -> AbstractContextManager[Running]:
     """Run `serve` with a socket that is passed as systemd passes it, or by its own program, which listens on a path."""
-    errors = tmp_path / "errors"
     if isinstance(listener, Path):
         passed, program = [], ["systemd-socket-activate", "--listen", listener]
     else:
         passed, program = [listener.fileno()], [sys.executable, "-c", PASS, listener.fileno()]
-    words = map(str, [*program, COMMAND, "serve", SAMPLE, *options])
-    with errors.open("wb") as file:
-        process = subprocess.Popen(list(words), pass_fds=passed, stderr=file)
-    try:
-        yield Running(process, errors)
-    finally:
-        process.kill()
-        process.wait(DEADLINE_SECONDS)
+    return started(tmp_path / "errors", *program, COMMAND, "serve", SAMPLE, *options, pass_fds=passed)
 
 
 def test_a_passed_socket_takes_precedence_over_options(tmp_path: Path):
