@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import resource
 import socket
@@ -22,7 +23,7 @@ from market_index_cli.server import http_server
 from market_index_cli.server.http_server import HEAD_SECONDS, MAX_HEAD_BYTES, Server, connections_allowed
 from market_index_http import create_app
 from tests.market_index_cli.server.fakes import Loop, connected
-from tests.service import Client, Service, served
+from tests.service import Client, Restartable, Service, served
 from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually
 
 LIST = b"GET /trading-view/pair-list HTTP/1.1\r\nHost: test\r\n"
@@ -304,6 +305,21 @@ def test_a_server_works_each_second_while_it_serves_and_ends_with_its_shutdown_c
         eventually(lambda: 1 in counts)
         assert not ended.is_set()
     assert ended.is_set()
+
+
+def test_a_shutdown_waits_for_a_response_no_longer_than_its_timeout(monkeypatch: pytest.MonkeyPatch):
+    answering = Event()
+
+    async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        answering.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(http_server, "GRACE_SECONDS", 0)
+    running = Restartable(app, Server(app))
+    with closing(Client(running.port)) as client:
+        client.socket.sendall(OTHER)
+        assert answering.wait(DEADLINE_SECONDS)
+        running.stop()
 
 
 def test_a_response_that_its_app_does_not_complete_is_cut_also_if_its_client_does_not_read(
