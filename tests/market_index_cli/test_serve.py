@@ -17,7 +17,7 @@ import pytest
 
 from market_index import LiveIndex
 from market_index_feeds import Feed, Progress, open_store
-from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, running, untimed
+from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, running, started, untimed
 from tests.feeds.made_up import book, pair
 from tests.metrics import scrape
 from tests.page import PAGE, SNEK
@@ -70,6 +70,8 @@ class TestSample:
         assert samples["market_index_pairs", "worker=0"] == 13
         assert samples["market_index_workers", "worker=0"] == 1
         assert samples["market_index_max_connections", "worker=0"] > 0
+        with closing(Client(sample.service.port)):
+            eventually(lambda: scrape(sample.service)["market_index_open_connections", "worker=0"] > 0)
 
     def test_errors_of_the_server_are_counted(self, sample: Running):
         assert fetch(sample, headers=f"X: {'x' * 70_000}\r\n").status == 431
@@ -108,11 +110,14 @@ class TestSignals:
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_open_streams_end_with_the_server(self, tmp_path: Path, number: signal.Signals):
-        with running(tmp_path, SAMPLE, "--port", 0) as command, ExitStack() as stack:
-            for _ in range(20):
-                client = stack.enter_context(closing(Client(command.service.port)))
+        limited = ("sh", "-c", 'ulimit -n 104 && exec "$@"', "sh", COMMAND, "serve", SAMPLE, "--port", 0)
+        with started(tmp_path / "errors", *limited) as command, ExitStack() as stack:
+            clients = [stack.enter_context(closing(Client(command.service.port))) for _ in range(21)]
+            for client in clients:
                 client.socket.sendall(b"GET /stream HTTP/1.1\r\nHost: test\r\n\r\n")
-                assert client.socket.recv(1).startswith(b"H")
+                # Half of the connections are for requests.
+                status = b"503" if client is clients[-1] else b"200"
+                assert client.socket.recv(12) == b"HTTP/1.1 " + status
             assert command.end(number) == 0
             assert command.stderr.count("\n") == 2
 
@@ -155,6 +160,7 @@ VARIABLES = {
     "HOST": "127.0.0.1",
     "ACCESS_LOG": "1",
     "MAX_AGE": "7",
+    "MAX_QUIET": "1000",
     "TOKENS": str(PAGE.parents[1] / "sample-tokens.json"),
     "CORS_ORIGIN": f"{PAGE_ORIGIN} http://127.0.0.1:3000",
 }
@@ -173,6 +179,7 @@ class TestVariables:
     def test_the_options_hold(self, configured: Running):
         service = configured.service
         assert service.pair_list().headers["cache-control"] == "max-age=7"
+        assert service.request("/healthz").json["max_quiet_seconds"] == 1000
         assert service.request("/tokens.json").json[str(SNEK)] == ["SNEK 279c909f", 0, ["SNEK", "Snek"]]
         assert service.order_book(str(SNEK), "ADA").json["spot"] == "4123.5", "the API has no human units"
         eventually(lambda: f'"GET {LIST} HTTP/1.1" 200\n' in configured.stderr)
