@@ -159,17 +159,21 @@ def serve_bare() -> tuple[Callable[[int], object], int]:
 
 
 async def follow(port: int, count: int) -> None:
-    """Open streams, and print `ready`. Print each number that all have, its arrival at the median, and its bytes."""
+    """Open streams, and print `ready`. Print each number that all have, its arrival at the median, and its bytes.
+
+    Return once the server has ended all streams.
+    """
     arrivals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
 
     async def one(reader: asyncio.StreamReader) -> None:
-        while True:
-            text = await reader.readuntil(b"event: version")
-            if found := re.search(rb'"spot":"(\d+)"', text):
-                arrived = arrivals[int(found[1])]
-                arrived.append((time.monotonic_ns(), len(text)))
-                if len(arrived) == count:
-                    print(int(found[1]), arrived[count // 2][0], arrived[0][1], flush=True)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                text = await reader.readuntil(b"event: version")
+                if found := re.search(rb'"spot":"(\d+)"', text):
+                    arrived = arrivals[int(found[1])]
+                    arrived.append((time.monotonic_ns(), len(text)))
+                    if len(arrived) == count:
+                        print(int(found[1]), arrived[count // 2][0], arrived[0][1], flush=True)
 
     opened = await open_streams(port, ["?levels=changed"] * count)
     print("ready", flush=True)

@@ -37,5 +37,7 @@ def dump(source: str) -> None:
     for book in index.values():
         click.echo(wire.order_book_to_json(book))
     click.echo(freshness_to_json(index.freshness))
+    if feed.is_unknown:
+        click.echo(f"{feed.source} {feed.problem}", err=True)
     if feed.rejected or feed.is_unknown:
         raise SystemExit(EXIT_REJECTED)

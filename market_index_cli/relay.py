@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -23,8 +24,8 @@ Example:
   market-index relay market.db nats://127.0.0.1:4222/books
 
 \b
-Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED or STORE cannot be opened,
-or a stream has failed.""",
+Exit codes: 0 ended by a signal, or at the end of FEED, 2 wrong usage,
+{EXIT_FEED} FEED or STORE cannot be opened, or a stream has failed.""",
 )
 @FEED
 @STORE
@@ -38,7 +39,8 @@ def relay(source: str, target: str, *, wait: float, log_format: str, log_level: 
     program may publish into STORE. While STORE cannot be written, the relay retries. A stream of order books is
     published, not relayed.
     """
-    if source == target:
+    # URLs have no links and no relative parts: as paths, they are the same if their texts are.
+    if os.path.realpath(source) == os.path.realpath(target):
         raise click.UsageError("STORE must be another one than FEED")
     with opened_until_signal(source, log_format, log_level) as feed:
         if not feed.followed_by_many and not source.startswith(("orders:", "replay:", "sample:")):

@@ -40,21 +40,8 @@ def padded_above_4_mib(lines: str) -> str:
     return lines.replace("\n", " " * (5_000_000 // lines.count("\n")) + "\n")
 
 
-def run(*arguments: object, stdin: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in its own process: for tests of descriptors, imports and the exit of the interpreter."""
-    return subprocess.run(
-        [COMMAND, *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_SECONDS,
-        env=os.environ | environment,
-        check=False,
-    )
-
-
 def invoke(*arguments: object, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in this process, which takes a tenth of the time."""
+    """Run the command in this process, which takes a tenth of the time of its own process."""
     runner = CliRunner(env=environment, catch_exceptions=False)
     with own_signals_and_logging(), standard_input(stdin):
         result = runner.invoke(main, [*map(str, arguments)], prog_name=COMMAND.name)
@@ -141,20 +128,26 @@ class Running:
 
 
 @contextmanager
-def running(
-    tmp_path: Path, *arguments: object, command: str = "serve", stdin: Any = subprocess.DEVNULL, **environment: str
-) -> Iterator[Running]:
-    errors = tmp_path / f"errors of {command}"
+def started(errors: Path, *words: object, **options: Any) -> Iterator[Running]:
+    """Run a program until the end of the block, with its standard error in a file."""
     with errors.open("wb") as file:
-        process = subprocess.Popen(
-            [COMMAND, command, *map(str, arguments)], stdin=stdin, stderr=file, env=os.environ | environment
-        )
+        process = subprocess.Popen(list(map(str, words)), stderr=file, **options)
     try:
         yield Running(process, errors)
     finally:
         # Ends the process of a failed test. Clean shutdowns are tested elsewhere.
         process.kill()
         process.wait(DEADLINE_SECONDS)
+
+
+@contextmanager
+def running(
+    tmp_path: Path, *arguments: object, command: str = "serve", stdin: Any = subprocess.DEVNULL, **environment: str
+) -> Iterator[Running]:
+    """Run the command until the end of the block."""
+    words = (COMMAND, command, *arguments)
+    with started(tmp_path / f"errors of {command}", *words, stdin=stdin, env=os.environ | environment) as found:
+        yield found
 
 
 def read_all(descriptor: int) -> str:

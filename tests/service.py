@@ -117,6 +117,7 @@ class Restartable:
         self._server.should_exit = True
         self._thread.join(DEADLINE_SECONDS)
         self._socket.close()
+        assert not self._thread.is_alive(), "uvicorn did not end"
 
 
 @contextmanager

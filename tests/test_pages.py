@@ -24,7 +24,7 @@ from attrs import frozen
 
 from market_index_feeds import open_feed, open_store
 from tests import cli_page
-from tests.command import COMMAND, SAMPLE, running
+from tests.command import COMMAND, SAMPLE, running, started
 from tests.conftest import RECORDED
 from tests.feeds.event_lines import RESET, place
 from tests.feeds.event_lines import block as orders_block
@@ -234,30 +234,26 @@ def running_service(command: str, folder: Path, environment: dict[str, str]) -> 
         command += " --port 0"
     piped = subprocess.run(["sh", "-c", before], cwd=folder, env=environment, stdout=subprocess.PIPE, check=True).stdout
     errors = folder / f"errors of {next(_RUNS)}"
-    with errors.open("wb") as file, TemporaryFile() as stdin:
+    words = ("sh", "-c", f"exec env {command}")
+    with ExitStack() as stack:
+        stdin = stack.enter_context(TemporaryFile())
         stdin.write(piped)
         stdin.seek(0)
-        process = subprocess.Popen(
-            ["sh", "-c", f"exec env {command}"], cwd=folder, env=environment, stdin=stdin, stderr=file
-        )
-    try:
+        service = stack.enter_context(started(errors, *words, cwd=folder, env=environment, stdin=stdin))
+        process = service.process
 
         def has_started() -> re.Match[str] | None:
-            assert process.poll() is None, errors.read_text()
-            return HAS_STARTED.search(errors.read_text())
+            assert process.poll() is None, service.stderr
+            return HAS_STARTED.search(service.stderr)
 
         eventually(has_started)
         found = has_started()
         assert found
-        yield errors.read_text(), int(found[1]) if found[1] else None
-        assert process.poll() is None, errors.read_text()
-        process.terminate()
+        yield service.stderr, int(found[1]) if found[1] else None
+        assert process.poll() is None, service.stderr
         # uvicorn shuts down, and then ends by the signal.
-        assert process.wait(DEADLINE_SECONDS) in ({0, -15} if "uvicorn " in command else {0}), errors.read_text()
-        assert "Traceback" not in errors.read_text()
-    finally:
-        process.kill()
-        process.wait(DEADLINE_SECONDS)
+        assert service.end() in ({0, -15} if "uvicorn " in command else {0}), service.stderr
+        assert "Traceback" not in service.stderr
 
 
 _RUNS = count()

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import COMMAND, Running, run
+from tests.command import COMMAND, Running, invoke, started
 from tests.page import SNEK
 from tests.service import Client
-from tests.waiting import DEADLINE_SECONDS, eventually
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[1]
 CHANGED = ROOT / "docs" / "samples" / "changed.ndjson"
@@ -40,23 +40,16 @@ def clone(tmp_path: Path) -> Path:
 @contextmanager
 def making(folder: Path, *arguments: str) -> Iterator[Running]:
     """Run `make serve` in a process group of its own, which is killed at the end."""
-    errors = folder / "errors"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    with errors.open("wb") as file:
-        process = subprocess.Popen(
-            ["make", "serve", *arguments],
-            cwd=folder,
-            env=environment | {"MARKET_INDEX_PORT": "0"},
-            stdout=subprocess.DEVNULL,
-            stderr=file,
-            start_new_session=True,
-        )
-    try:
-        yield Running(process, errors)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(DEADLINE_SECONDS)
+    environment["MARKET_INDEX_PORT"] = "0"
+    words = ("make", "serve", *arguments)
+    options = {"cwd": folder, "env": environment, "stdout": subprocess.DEVNULL, "start_new_session": True}
+    with started(folder / "errors", *words, **options) as make:
+        try:
+            yield make
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(make.process.pid, signal.SIGKILL)
 
 
 def has_ended(make: Running) -> bool:
@@ -98,7 +91,7 @@ def test_make_serve_serves_another_feed(clone: Path):
 
 @pytest.mark.parametrize("command", [("pairs", "sample:"), ("book", "sample:", "ADA", "iUSD")])
 def test_the_sample_is_shown_once_with_its_labels(command: tuple[str, ...]):
-    done = run(*command)
+    done = invoke(*command)
     assert (done.returncode, done.stderr) == (0, "")
     assert "\t0.7901\t" in done.stdout
 

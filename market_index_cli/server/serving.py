@@ -61,7 +61,6 @@ def run(settings: Settings) -> int:
         elif not feed.followed_by_many:
             raise click.UsageError(f"{feed.source} can be read by only one process: omit --workers")
         else:
-            feed.close()
             table = multiprocessing.get_context("spawn").RawArray("d", Counters.table_cells(settings.workers))
             work = partial(serve_as_worker, settings, table)
             exit_code = supervise(work, listener, settings.workers, GRACE_SECONDS + 5, Counters(table).clear)

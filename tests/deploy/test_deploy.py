@@ -22,7 +22,7 @@ from market_index_feeds import open_feed, open_store
 from market_index_http import Health, create_app
 from market_index_http.counters import Counters
 from tests.asgi import request
-from tests.command import COMMAND, SAMPLE, Running
+from tests.command import COMMAND, SAMPLE, started
 from tests.feed_state import FeedState
 from tests.feeds.made_up import book
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -83,25 +83,18 @@ def test_it_serves_without_a_network_and_with_a_read_only_root(tmp_path: Path):
     errors = tmp_path / "errors"
     mounts = f"mount --bind {folder} {folder} && mount -o remount,bind,ro / && ! touch {tmp_path}/x 2>/dev/null"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
-    with socket.create_server(("127.0.0.1", 0)) as listener, errors.open("wb") as file:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         number = str(listener.fileno())
         script = f'{mounts} && exec "$@"'
         serve = [COMMAND, "serve", folder / "market.db", "--workers", "2"]
         words = ["unshare", "--net", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", SANDBOX, number, *serve]
-        process = subprocess.Popen(
-            list(map(str, words)), pass_fds=[listener.fileno()], stderr=file, env=environment, cwd=folder
-        )
-        try:
-            command = Running(process, errors)
+        with started(errors, *words, pass_fds=[listener.fileno()], env=environment, cwd=folder) as command:
             assert len(command.service.pair_list().json["pairs"]) == 13
             with open_store(folder / "market.db") as store:
                 store.publish(book(1))
             eventually(lambda: len(command.service.pair_list().json["pairs"]) == 14)
             command.has_logged("listening on", 2)
             assert command.end() == 0
-        finally:
-            process.kill()
-            process.wait(DEADLINE_SECONDS)
 
 
 def test_the_container_file_copies_what_the_package_needs():

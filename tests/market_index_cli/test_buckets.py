@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 from market_index import wire
 from market_index_feeds import open_feed
-from tests import nats
 from tests.command import LINES, SAMPLE, invoke, line
 
 
@@ -30,11 +28,3 @@ def test_books_are_published_shown_and_retracted(bucket: str, lines: Path):
     done = invoke("publish", bucket, lines, "--replace")
     assert done.returncode == 0
     assert done.stdout.startswith(f"{bucket}: 1 order book published, 12 pairs retracted, revision ")
-
-
-def test_an_unreachable_bucket_is_one_line_without_credentials():
-    nowhere = f"127.0.0.1:{nats.spare_port()}/books"
-    done = invoke("pairs", f"nats://me:s3cret@{nowhere}")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert re.fullmatch(f"Error: nats://{nowhere} cannot be read: .+\n", done.stderr)
-    assert "s3cret" not in done.stderr

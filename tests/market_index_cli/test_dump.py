@@ -11,6 +11,7 @@ from market_index.wire import freshness_to_json
 from market_index_feeds import open_feed, open_store
 from tests.command import SAMPLE, invoke, line
 from tests.feeds.contract.lines import commit_line, retract_line
+from tests.feeds.event_lines import RESET, block, place
 from tests.feeds.made_up import pair
 
 
@@ -36,3 +37,20 @@ def test_a_rejected_record_is_exit_code_5_after_the_output(lines: Path, command:
     assert (done.returncode, done.stdout.count("\n"), "line 4 rejected" in done.stderr) == (5, 2, True)
     if command == "dump":
         assert done.stdout == line(2) + freshness_to_json(Freshness()).decode() + "\n"
+
+
+UNCOMMITTED = line(1) + commit_line(Freshness()).decode() + line(2) + line(3)
+WITHOUT_BLOCK = (RESET + place("a") + block("slot 1") + place("b")).decode()
+
+
+@pytest.mark.parametrize(
+    ("source", "content", "problem"),
+    [
+        ("-", UNCOMMITTED, "lines of 2 pairs waited for a commit line"),
+        ("orders:-", WITHOUT_BLOCK, "1 events waited for a block"),
+    ],
+)
+def test_a_stream_that_ends_within_a_change_is_exit_code_5_with_the_reason(source: str, content: str, problem: str):
+    done = invoke("dump", source, stdin=content)
+    assert (done.returncode, done.stdout.count("\n")) == (5, 2)
+    assert done.stderr == f"standard input ended while {problem}\n"

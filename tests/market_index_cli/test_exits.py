@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import shutil
 import socket
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from market_index import AssetId
-from tests.command import BOOK, SAMPLE, invoke, untimed
+from market_index import AssetId, MarketIndex
+from market_index_feeds import open_feed
+from tests.command import BOOK, LINES, SAMPLE, invoke, untimed
 
 EXITS = """
 1 Pair ADA/nothing not found
@@ -81,6 +85,9 @@ EXITS = """
     relay - new.db
 2 STORE must be another one than FEED
     relay market.db market.db
+    relay market.db ./market.db
+    relay link.db market.db
+    relay nats://127.0.0.1/books nats://127.0.0.1/books
 2 FILE must be a file of lines such as recording.ndjson, got the name of another FEED
     record books.ndjson -- -
     record books.ndjson nats://me:secret@127.0.0.1/books
@@ -118,6 +125,13 @@ EXITS = """
     publish text books.ndjson
     relay books.ndjson text
     retract text ADA IUSD
+3 busy.db was not written to: others have been writing for 0 seconds
+    publish busy.db books.ndjson --wait 0
+    publish busy.db --wait 0
+    relay books.ndjson busy.db --wait 0
+    retract busy.db ADA IUSD --wait 0
+3 nats://h/books cannot be opened: synchronous must be 'full' for a bucket, got 'normal' (*)
+    publish nats://h/books books.ndjson --synchronous normal
 3 INVALID / text contains no valid order book
     dump text
     pairs text
@@ -173,9 +187,16 @@ EXITS = """
 5 INVALID / text: 1 record rejected / text must contain an order book, got none: nothing was changed
     publish new.db text --as-of x
 5 blank must contain an order book, got none: nothing was changed
+    publish market.db blank --replace
     publish new.db blank --replace
     publish new.db blank --as-of x
+5 retract must contain an order book, got none: nothing was changed
+    publish market.db retract --replace
+5 mixed: line 2 rejected: * / mixed: 1 record rejected / mixed must have no invalid line to replace a store: *
+    publish market.db mixed --replace
 """
+"""Rows of exit code 5 are about `--replace`: a producer that died at its start must not retract all pairs."""
+
 INVALID = "text: line 1 rejected: must be JSON, but is not at character 0: *"
 ROWS = [
     pytest.param(int(message[0]), message[2:], line.strip(), id=f"{message[0]} {line.strip()}")
@@ -185,30 +206,37 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a file of each kind."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a file of each kind. A program writes to `busy.db` all the time."""
     made = tmp_path_factory.mktemp("files")
     shutil.copy(SAMPLE, made / "books.ndjson")
     (made / "recording").write_text(SAMPLE.read_text() + '{"as_of": "slot 1"}\n')
     (made / "text").write_text("# A page\n")
     (made / "events").write_text('{"reset": true}\n')
     (made / "blank").touch()
+    (made / "mixed").write_text(LINES[0] + "nonsense\n")
+    (made / "retract").write_text(json.dumps({"retract": True, "base": "ADA", "quote": BOOK["quote"]}) + "\n")
+    (made / "link.db").symlink_to("market.db")
     (made / "empty").mkdir()
     os.mkfifo(made / "pipe")
     other = sqlite3.connect(made / "other.db")
     other.execute("CREATE TABLE other (x)")
     other.close()
-    assert invoke("publish", made / "market.db", SAMPLE).returncode == 0
-    return made
+    for name in ("market.db", "busy.db"):
+        assert invoke("publish", made / name, SAMPLE).returncode == 0
+    with closing(sqlite3.connect(made / "busy.db", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        yield made
 
 
-def contents(folder: Path) -> set[str]:
-    """Return the names of the files, without the log of the store."""
-    return {one.name for one in folder.iterdir() if not one.name.startswith("market.db-")}
+def contents(folder: Path) -> tuple[set[str], MarketIndex]:
+    """Return the names of the files, without the logs of stores, and the books of the store."""
+    names = {one.name for one in folder.iterdir() if not re.search(r"\.db-(wal|shm)$", one.name)}
+    return names, open_feed(folder / "market.db").read()
 
 
 @pytest.mark.parametrize(("exit_code", "message", "line"), ROWS)
-def test_each_error_has_its_message_and_exit_code_and_leaves_no_file(
+def test_each_error_has_its_message_and_exit_code_and_changes_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, exit_code: int, message: str, line: str
 ):
     monkeypatch.chdir(folder)

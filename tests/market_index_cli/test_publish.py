@@ -107,16 +107,6 @@ def test_replace_makes_the_file_the_whole_of_the_store(store: Path, lines: Path)
     assert (spots(index), index.as_of) == ({2: "2", 3: "9", 4: "4"}, "slot 7")
 
 
-@pytest.mark.parametrize("content", [line(2, 9) + "nonsense\n", "", retract_line(pair(1)).decode()])
-@pytest.mark.decision(35)
-def test_input_with_an_invalid_line_or_without_a_book_replaces_nothing(store: Path, content: str):
-    """A producer that died at its start must not retract all pairs."""
-    with open_store(store) as publishing:
-        publishing.publish(book(1, 1), book(2, 2))
-    done = invoke("publish", store, "-", "--replace", stdin=content)
-    assert (done.returncode, done.stdout, stored(store)) == (5, "", {1: "1", 2: "2"})
-
-
 @pytest.mark.parametrize(
     ("content", "as_of", "stored"),
     [

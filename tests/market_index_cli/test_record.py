@@ -58,6 +58,12 @@ class TestReplays:
         index = open_feed(store).read()
         assert (spots(index), index.as_of) == ({2: "3"}, "slot 2")
 
+    def test_a_replay_is_relayed_to_its_end(self, bucket: str, recording: Path):
+        done = invoke("relay", f"replay:{recording}?speed=1000", bucket)
+        assert (done.returncode, untimed(done.stderr).splitlines()[-1]) == (0, f"{recording}: has ended")
+        index = open_feed(bucket).read()
+        assert (spots(index), index.as_of) == ({2: "3"}, "slot 2")
+
     def test_a_loop_is_published_until_a_signal(self, store: Path, recording: Path):
         with subprocess.Popen(
             [COMMAND, "publish", store, f"replay:{recording}?loop&speed=50"], stdout=subprocess.PIPE, text=True

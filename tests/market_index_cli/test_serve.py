@@ -17,7 +17,7 @@ import pytest
 
 from market_index import LiveIndex
 from market_index_feeds import Feed, Progress, open_store
-from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, running, untimed
+from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, running, started, untimed
 from tests.feeds.made_up import book, pair
 from tests.metrics import scrape
 from tests.page import PAGE, SNEK
@@ -70,6 +70,8 @@ class TestSample:
         assert samples["market_index_pairs", "worker=0"] == 13
         assert samples["market_index_workers", "worker=0"] == 1
         assert samples["market_index_max_connections", "worker=0"] > 0
+        with closing(Client(sample.service.port)):
+            eventually(lambda: scrape(sample.service)["market_index_open_connections", "worker=0"] > 0)
 
     def test_errors_of_the_server_are_counted(self, sample: Running):
         assert fetch(sample, headers=f"X: {'x' * 70_000}\r\n").status == 431
@@ -90,22 +92,6 @@ class TestSample:
         assert "/httptools/parser/" in loaded
 
 
-def test_pages_of_allowed_origins_read_all_responses(tmp_path: Path):
-    """The middleware is that of Starlette."""
-    page = "https://page.example"
-    variables = {"MARKET_INDEX_CORS_ORIGIN": f"{page} http://127.0.0.1:3000"}
-    with running(tmp_path, SAMPLE, "--port", 0, **variables) as command:
-        for target, status in ((LIST, 200), ("/trading-view/order-book", 400), ("/nothing", 404)):
-            answer = fetch(command, target, headers=f"Origin: {page}\r\n")
-            assert (answer.status, answer.headers["access-control-allow-origin"]) == (status, page)
-            exposed = "ETag, Market-Index-As-Of, Market-Index-Published-At"
-            assert answer.headers["access-control-expose-headers"] == exposed
-        asked = "Access-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: If-None-Match\r\n"
-        assert fetch(command, method="OPTIONS", headers=f"Origin: {page}\r\n{asked}").status == 200
-        answer = fetch(command, headers="Origin: https://other.example\r\n")
-        assert (answer.status, "access-control-allow-origin" in answer.headers) == (200, False)
-
-
 def test_a_store_goes_live_and_is_unhealthy_while_it_is_stale(tmp_path: Path, store: Path):
     assert invoke("publish", store, SAMPLE).returncode == 0
     with running(tmp_path, store, "--port", 0, "--max-stale", 0.5) as command:
@@ -124,11 +110,14 @@ class TestSignals:
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_open_streams_end_with_the_server(self, tmp_path: Path, number: signal.Signals):
-        with running(tmp_path, SAMPLE, "--port", 0) as command, ExitStack() as stack:
-            for _ in range(20):
-                client = stack.enter_context(closing(Client(command.service.port)))
+        limited = ("sh", "-c", 'ulimit -n 104 && exec "$@"', "sh", COMMAND, "serve", SAMPLE, "--port", 0)
+        with started(tmp_path / "errors", *limited) as command, ExitStack() as stack:
+            clients = [stack.enter_context(closing(Client(command.service.port))) for _ in range(21)]
+            for client in clients:
                 client.socket.sendall(b"GET /stream HTTP/1.1\r\nHost: test\r\n\r\n")
-                assert client.socket.recv(1).startswith(b"H")
+                # Half of the connections are for requests.
+                status = b"503" if client is clients[-1] else b"200"
+                assert client.socket.recv(12) == b"HTTP/1.1 " + status
             assert command.end(number) == 0
             assert command.stderr.count("\n") == 2
 
@@ -164,14 +153,48 @@ class TestSignals:
             assert "Traceback" not in command.stderr
 
 
-def test_options_are_read_from_variables_with_their_names(tmp_path: Path):
-    options = {"FEED": str(SAMPLE), "PORT": "0", "HOST": "127.0.0.1", "ACCESS_LOG": "1", "MAX_AGE": "7"}
-    options["TOKENS"] = str(PAGE.parents[1] / "sample-tokens.json")
-    with running(tmp_path, **{f"MARKET_INDEX_{name}": value for name, value in options.items()}) as command:
-        assert command.service.pair_list().headers["cache-control"] == "max-age=7"
-        assert command.service.request("/tokens.json").json[str(SNEK)] == ["SNEK 279c909f", 0, ["SNEK", "Snek"]]
-        assert command.service.order_book(str(SNEK), "ADA").json["spot"] == "4123.5", "the API has no human units"
-        eventually(lambda: f'"GET {LIST} HTTP/1.1" 200\n' in command.stderr)
+PAGE_ORIGIN = "https://page.example"
+VARIABLES = {
+    "FEED": str(SAMPLE),
+    "PORT": "0",
+    "HOST": "127.0.0.1",
+    "ACCESS_LOG": "1",
+    "MAX_AGE": "7",
+    "MAX_QUIET": "1000",
+    "TOKENS": str(PAGE.parents[1] / "sample-tokens.json"),
+    "CORS_ORIGIN": f"{PAGE_ORIGIN} http://127.0.0.1:3000",
+}
+
+
+@pytest.fixture(scope="module")
+def configured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    variables = {f"MARKET_INDEX_{name}": value for name, value in VARIABLES.items()}
+    with running(tmp_path_factory.mktemp("configured"), **variables) as command:
+        yield command
+
+
+class TestVariables:
+    """Each option is read from the variable with its name."""
+
+    def test_the_options_hold(self, configured: Running):
+        service = configured.service
+        assert service.pair_list().headers["cache-control"] == "max-age=7"
+        assert service.request("/healthz").json["max_quiet_seconds"] == 1000
+        assert service.request("/tokens.json").json[str(SNEK)] == ["SNEK 279c909f", 0, ["SNEK", "Snek"]]
+        assert service.order_book(str(SNEK), "ADA").json["spot"] == "4123.5", "the API has no human units"
+        eventually(lambda: f'"GET {LIST} HTTP/1.1" 200\n' in configured.stderr)
+
+    @pytest.mark.parametrize(("target", "status"), [(LIST, 200), ("/trading-view/order-book", 400), ("/nothing", 404)])
+    def test_pages_of_allowed_origins_read_all_responses(self, configured: Running, target: str, status: int):
+        """The middleware is that of Starlette."""
+        answer = fetch(configured, target, headers=f"Origin: {PAGE_ORIGIN}\r\n")
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (status, PAGE_ORIGIN)
+        exposed = "ETag, Market-Index-As-Of, Market-Index-Published-At"
+        assert answer.headers["access-control-expose-headers"] == exposed
+        asked = "Access-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: If-None-Match\r\n"
+        assert fetch(configured, target, "OPTIONS", f"Origin: {PAGE_ORIGIN}\r\n{asked}").status == 200
+        answer = fetch(configured, target, headers="Origin: https://other.example\r\n")
+        assert (answer.status, "access-control-allow-origin" in answer.headers) == (status, False)
 
 
 def test_without_a_feed_the_sample_is_served_with_labels(tmp_path: Path):

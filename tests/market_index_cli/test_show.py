@@ -7,15 +7,18 @@ import os
 import pty
 import re
 import subprocess
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from click import unstyle
 
-from market_index import Freshness, wire
+from market_index import Freshness, LiveIndex, wire
 from market_index_feeds import open_feed, open_store
+from market_index_http import create_app
 from tests.command import BOOK, COMMAND, LINES, SAMPLE, invoke, read_all
+from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
 
 IUSD = BOOK["quote"]
@@ -37,8 +40,16 @@ def on_terminal(*arguments: object, columns: int, **environment: str) -> list[st
     return shown.splitlines()
 
 
-@pytest.mark.parametrize("source", [SAMPLE, "-"])
-def test_pairs_lists_a_feed(source: object):
+@pytest.fixture(scope="module")
+def service() -> Iterator[str]:
+    """The URL of a service of the sample."""
+    with served(create_app(LiveIndex(open_feed(SAMPLE).read().values()))) as running:
+        yield f"http://127.0.0.1:{running.port}"
+
+
+@pytest.mark.parametrize("source", [SAMPLE, "-", "service"])
+def test_pairs_lists_a_feed(source: object, service: str):
+    source = service if source == "service" else source
     done = invoke("pairs", source, stdin=SAMPLE.read_text())
     assert (done.returncode, done.stderr) == (0, "")
     require_sample(done.stdout)
@@ -60,20 +71,39 @@ def require_sample(table: str) -> None:
         assert (int(bids), int(asks)) == (len(one["bids"]), len(one["asks"]))
 
 
-def test_book_shows_a_pair(store: Path):
+@pytest.mark.parametrize("kind", ["store", "service"])
+def test_book_shows_a_pair(kind: str, store: Path, service: str):
     invoke("publish", store, SAMPLE)
-    done = invoke("book", store, "ADA", IUSD)
+    source = store if kind == "store" else service
+    done = invoke("book", source, "ADA", IUSD)
     assert (done.returncode, done.stderr) == (0, "")
     rows = [row.split("\t") for row in done.stdout.splitlines()]
     asks = [["ask", level["price"], str(level["accumulated_liquidity"])] for level in BOOK["asks"]]
     bids = [["bid", level["price"], str(level["accumulated_liquidity"])] for level in BOOK["bids"]]
     assert rows == [["side", "price", "amount"], *reversed(asks), *bids]
-    cut = json.loads(invoke("book", store, "ADA", IUSD, "--json", "--depth", 1).stdout)
+    cut = json.loads(invoke("book", source, "ADA", IUSD, "--json", "--depth", 1).stdout)
     assert cut == BOOK | {"bids": BOOK["bids"][:1], "asks": BOOK["asks"][:1]}
 
 
-def test_pairs_on_a_terminal_is_a_table_cut_to_its_width():
-    table = on_terminal("pairs", SAMPLE, columns=110)
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of the sample, with what its books reflect."""
+    path = tmp_path_factory.mktemp("fresh") / "market.db"
+    with open_store(path) as opened:
+        opened.update(open_feed(SAMPLE).read().values(), freshness=Freshness("slot 145000000"))
+    return path
+
+
+def require_fresh(command: tuple[object, ...], as_of: str, published: str) -> None:
+    """Require the last lines of a command on a terminal, which a pipe does not have."""
+    assert unstyle(as_of) == "as of slot 145000000"
+    assert re.fullmatch(r"published at \S+ \S+ UTC", unstyle(published))
+    assert "slot" not in invoke(*command).stdout
+
+
+def test_pairs_on_a_terminal_is_a_table_cut_to_its_width(fresh: Path):
+    *table, as_of, published = on_terminal("pairs", fresh, columns=110)
+    require_fresh(("pairs", fresh), as_of, published)
     assert len(table) == 16
     assert all(len(unstyle(row)) <= 110 for row in table)
     assert "\x1b[1m" in table[0]
@@ -81,8 +111,10 @@ def test_pairs_on_a_terminal_is_a_table_cut_to_its_width():
     assert len(on_terminal("pairs", SAMPLE, "--wide", columns=100)) == 15
 
 
-def test_book_on_a_terminal_is_a_ladder_of_the_best_levels():
-    rows = on_terminal("book", SAMPLE, "ADA", IUSD, "--depth", 2, columns=100)
+def test_book_on_a_terminal_is_a_ladder_of_the_best_levels(fresh: Path):
+    command = ("book", fresh, "ADA", IUSD, "--depth", 2)
+    *rows, as_of, published = on_terminal(*command, columns=100)
+    require_fresh(command, as_of, published)
     assert unstyle(rows[0]) == "ADA/iUSD"
     first_words = [unstyle(row).partition(" ")[0] for row in rows[4:]]
     assert first_words == ["", "side", "...", "ask", "ask", "---", "bid", "bid", "..."]
@@ -94,14 +126,3 @@ def test_a_terminal_without_colour_or_a_character_shows_the_rest():
     assert len(rows) == 6 + 10 + 1 + 10
     assert not any("\x1b" in row for row in rows)
     assert any(re.fullmatch(r"ask .* \?+", row) for row in rows)
-
-
-def test_a_terminal_shows_how_fresh_the_books_of_a_store_are(store: Path):
-    with open_store(store) as opened:
-        books = map(wire.order_book_from_json, SAMPLE.read_bytes().splitlines())
-        opened.update(books, freshness=Freshness("slot 145000000"))
-    for command in (("pairs", store), ("book", store, "ADA", IUSD)):
-        *_, as_of, published = map(unstyle, on_terminal(*command, columns=100))
-        assert as_of == "as of slot 145000000"
-        assert re.fullmatch(r"published at \S+ \S+ UTC", published)
-        assert "slot" not in invoke(*command).stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import resource
 import socket
@@ -22,7 +23,7 @@ from market_index_cli.server import http_server
 from market_index_cli.server.http_server import HEAD_SECONDS, MAX_HEAD_BYTES, Server, connections_allowed
 from market_index_http import create_app
 from tests.market_index_cli.server.fakes import Loop, connected
-from tests.service import Client, Service, served
+from tests.service import Client, Restartable, Service, served
 from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually
 
 LIST = b"GET /trading-view/pair-list HTTP/1.1\r\nHost: test\r\n"
@@ -216,6 +217,15 @@ class TestNumber:
             assert (other.transport.is_closed, made.transport.is_closed) == (True, False)
             other.connection_lost(None)
 
+    def test_a_connection_that_its_client_has_closed_does_not_wait(self, server: Server):
+        loop = Loop()
+        first, second, *_ = (connected(server, loop) for _ in range(3))
+        first.connection_lost(None)
+        connected(server, loop)
+        assert not second.transport.is_closed
+        connected(server, loop)
+        assert second.transport.is_closed
+
     def test_real_connections(self):
         counted: list[int] = []
         with slow(max_connections=2, count=lambda _, status: counted.append(status)) as running, ExitStack() as stack:
@@ -254,10 +264,13 @@ class TestCachedResponses:
         written: list[bytes] = connection.transport.written
         return written
 
-    def test_a_cached_response_is_written_in_one_piece(self, server: Server):
-        (response,) = self.sent(server, LIST + b"\r\n")
-        assert response.startswith(b"HTTP/1.1 200 OK\r\n")
-        assert response.endswith(b'\r\n\r\n{"pairs":[]}')
+    @pytest.mark.parametrize("requests", [1, 3])
+    def test_each_cached_response_is_written_in_one_piece(self, server: Server, requests: int):
+        responses = self.sent(server, (LIST + b"\r\n") * requests)
+        assert len(responses) == requests
+        for response in responses:
+            assert response.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert response.endswith(b'\r\n\r\n{"pairs":[]}')
 
     @pytest.mark.parametrize("request_head", [OTHER, LIST + b"Connection: close\r\n\r\n"])
     def test_other_responses_are_left_to_uvicorn(self, server: Server, request_head: bytes):
@@ -292,6 +305,21 @@ def test_a_server_works_each_second_while_it_serves_and_ends_with_its_shutdown_c
         eventually(lambda: 1 in counts)
         assert not ended.is_set()
     assert ended.is_set()
+
+
+def test_a_shutdown_waits_for_a_response_no_longer_than_its_timeout(monkeypatch: pytest.MonkeyPatch):
+    answering = Event()
+
+    async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        answering.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(http_server, "GRACE_SECONDS", 0)
+    running = Restartable(app, Server(app))
+    with closing(Client(running.port)) as client:
+        client.socket.sendall(OTHER)
+        assert answering.wait(DEADLINE_SECONDS)
+        running.stop()
 
 
 def test_a_response_that_its_app_does_not_complete_is_cut_also_if_its_client_does_not_read(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import socket
 import stat
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from market_index import LiveIndex
 from market_index_cli.server.http_server import Server
 from market_index_cli.server.listeners import passed_socket
 from market_index_http import create_app
-from tests.command import COMMAND, SAMPLE, Running, invoke, running, untimed
+from tests.command import COMMAND, SAMPLE, Running, invoke, running, started, untimed
 from tests.service import Client, served
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -33,29 +32,34 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-@contextmanager
-def activated(folder: Path, listener: socket.socket, *options: object) -> Iterator[Running]:
-    """Run `serve` with a socket that is passed as systemd passes it."""
-    folder.mkdir()
-    errors = folder / "errors"
-    words = [sys.executable, "-c", PASS, listener.fileno(), COMMAND, "serve", SAMPLE, *options]
-    with errors.open("wb") as file:
-        process = subprocess.Popen(list(map(str, words)), pass_fds=[listener.fileno()], stderr=file)
-    try:
-        yield Running(process, errors)
-    finally:
-        process.kill()
-        process.wait(DEADLINE_SECONDS)
+def activated(tmp_path: Path, listener: socket.socket | Path, *options: object) -> AbstractContextManager[Running]:
+    """Run `serve` with a socket that is passed as systemd passes it, or by its own program, which listens on a path."""
+    if isinstance(listener, Path):
+        passed, program = [], ["systemd-socket-activate", "--listen", listener]
+    else:
+        passed, program = [listener.fileno()], [sys.executable, "-c", PASS, listener.fileno()]
+    return started(tmp_path / "errors", *program, COMMAND, "serve", SAMPLE, *options, pass_fds=passed)
 
 
 def test_a_passed_socket_takes_precedence_over_options(tmp_path: Path):
     with (
         socket.create_server(("127.0.0.1", 0)) as passed,
-        activated(tmp_path / "one", passed, "--port", 1, "--uds", tmp_path / "unused") as command,
+        activated(tmp_path, passed, "--port", 1, "--uds", tmp_path / "unused") as command,
     ):
         assert command.service.port == passed.getsockname()[1]
         assert len(command.service.pair_list().json["pairs"]) == 13
     assert not (tmp_path / "unused").exists()
+
+
+@pytest.mark.skipif(shutil.which("systemd-socket-activate") is None, reason="systemd is not installed")
+def test_the_program_of_systemd_passes_a_socket(tmp_path: Path):
+    path = tmp_path / "index.sock"
+    with activated(tmp_path, path, "--port", 1) as command:
+        command.has_logged("Listening on ")
+        # It starts the command at the first connection.
+        assert pairs_at(path) == 13
+        command.has_logged(f"listening on unix:{path}\n")
+        assert command.end() == 0
 
 
 def test_a_socket_for_another_process_is_not_used(monkeypatch: pytest.MonkeyPatch):
@@ -71,7 +75,7 @@ def test_what_is_no_listening_socket_is_exit_code_4(tmp_path: Path):
     assert (done.returncode, untimed(done.stderr)) == (4, f"cannot listen on the passed socket: {message}\n")
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        with activated(tmp_path / "bound", bound) as command:
+        with activated(tmp_path, bound) as command:
             assert command.process.wait(DEADLINE_SECONDS) == 4
             assert untimed(command.stderr) == f"cannot listen on the passed socket: {must}\n"
 

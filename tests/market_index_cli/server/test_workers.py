@@ -19,10 +19,12 @@ import pytest
 
 from market_index_cli.server import workers as supervisor
 from market_index_cli.server.workers import RESTART_SECONDS, supervise
+from market_index_feeds import open_store
 from tests.command import SAMPLE, invoke, own_signals, running
+from tests.feeds.made_up import book
 from tests.load import Load
 from tests.metrics import scrape
-from tests.service import Client, Service
+from tests.service import Client
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 LIST = "/trading-view/pair-list"
@@ -30,12 +32,12 @@ LISTS = "market_index_requests_total", f"endpoint={LIST}", "status=200"
 
 
 @contextmanager
-def each_worker(service: Service) -> Iterator[dict[int, Client]]:
+def each_worker(address: int | Path) -> Iterator[dict[int, Client]]:
     """Yield a connection to each of two workers, by process id."""
     clients: dict[int, Client] = {}
     with ExitStack() as stack:
         for _ in range(500):
-            client = stack.enter_context(closing(Client(service.port)))
+            client = stack.enter_context(closing(Client(address)))
             clients.setdefault(client.request("/healthz").json["process"], client)
             if len(clients) == 2:
                 break
@@ -48,7 +50,7 @@ def test_workers_serve_the_same_until_a_signal_and_a_killed_one_is_replaced(tmp_
     with running(tmp_path, store, "--port", 0, "--workers", 2) as command:
         command.has_logged("listening on", 2)
         service = command.service
-        with each_worker(service) as clients:
+        with each_worker(service.port) as clients:
             assert len({client.request(LIST).body for client in clients.values()}) == 1
             for process in clients:
                 assert f"Z INFO market_index_cli[{process}]: {store}: 13 pairs, 0 records rejected\n" in command.stderr
@@ -61,7 +63,7 @@ def test_workers_serve_the_same_until_a_signal_and_a_killed_one_is_replaced(tmp_
                 load.continues()
             # A request on its way to the killed worker fails once.
             assert load.failures == []
-        with each_worker(service) as again:
+        with each_worker(service.port) as again:
             assert left in again
         samples = scrape(service)
         assert samples[LISTS] >= 2, "no counter decreases"
@@ -70,6 +72,18 @@ def test_workers_serve_the_same_until_a_signal_and_a_killed_one_is_replaced(tmp_
             load.continues()
             assert command.end() == 0
         assert "Traceback" not in command.stderr
+
+
+def test_workers_serve_a_bucket_on_a_path(tmp_path: Path, bucket: str):
+    path = tmp_path / "index.sock"
+    with open_store(bucket) as store, ExitStack() as stack:
+        store.publish(book(1))
+        command = stack.enter_context(running(tmp_path, bucket, "--uds", path, "--workers", 2))
+        command.has_logged(f"listening on unix:{path}\n", 2)
+        with each_worker(path) as clients:
+            store.publish(book(2))
+            eventually(lambda: all(len(client.request(LIST).json["pairs"]) == 2 for client in clients.values()))
+        assert command.end() == 0
 
 
 def test_a_feed_that_no_worker_can_read_ends_the_command(tmp_path: Path, store: Path):
