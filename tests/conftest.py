@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.waiting import WITHOUT_SHRINKING
+from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING
 
 if TYPE_CHECKING:
     from tests import nats
@@ -64,6 +64,8 @@ _BUCKETS = count()
 
 
 @pytest.fixture
-def bucket(nats_server: nats.Server) -> str:
-    """The URL of a bucket that does not exist yet."""
+def bucket(nats_server: nats.Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a bucket that does not exist yet. On a busy machine, its server may answer late."""
+    for name in ("CONNECT_SECONDS", "CONNECT_TO_ANY_SECONDS", "REQUEST_SECONDS"):
+        monkeypatch.setattr(f"market_index_feeds.nats.bucket.{name}", DEADLINE_SECONDS)
     return f"{nats_server.url}/b{next(_BUCKETS)}"

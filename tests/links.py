@@ -34,7 +34,7 @@ def listening(sent: bytes, received: list[bytes]) -> Iterator[int]:
     def answer(connection: socket.socket) -> None:
         with closing(connection), suppress(TimeoutError):
             connection.sendall(sent)
-            connection.settimeout(0.2)
+            connection.settimeout(DEADLINE_SECONDS)
             received.append(connection.recv(1000))
 
     with accepting(answer) as port:

@@ -57,12 +57,10 @@ def quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers that do not answer are given up soon."""
-    monkeypatch.setattr("market_index_feeds.nats.bucket.REQUEST_SECONDS", 0.3)
-    monkeypatch.setattr("market_index_feeds.nats.bucket.CONNECT_SECONDS", 0.3)
+def one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket that cannot be opened at the first attempt is an error."""
     for module in ("reading", "publishing"):
-        monkeypatch.setattr(f"market_index_feeds.nats.{module}.OPENING_SECONDS", 0.3)
+        monkeypatch.setattr(f"market_index_feeds.nats.{module}.OPENING_SECONDS", 0)
 
 
 @pytest.fixture
@@ -256,9 +254,8 @@ class TestCredentials:
             with pytest.raises(FeedError, match="rejects the credentials"):
                 open_feed(f"{server.url}/books?creds={other}").read()
 
+    @pytest.mark.usefixtures("one_attempt")
     def test_tls_with_certificates_of_both_sides(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        for module in ("reading", "publishing"):
-            monkeypatch.setattr(f"market_index_feeds.nats.{module}.OPENING_SECONDS", 0)
         with nats.served(tmp_path / "tls", nats.certified(tmp_path, "verify: true")) as server:
             url = f"tls://localhost:{server.port}/books"
             with pytest.raises(StoreError, match="certificate verify failed"):
@@ -276,7 +273,7 @@ class TestCredentials:
         with pytest.raises(FeedError, match="cannot be read: No such file or directory"):
             open_feed(url).read()
 
-    @pytest.mark.usefixtures("short_timeouts")
+    @pytest.mark.usefixtures("one_attempt")
     @pytest.mark.parametrize("scheme", ["nats", "tls"])
     @pytest.mark.parametrize(
         ("given", "sent"), [("me:s3cret@", "s3cret"), ("s3cret@", "s3cret"), ("creds", '"jwt":"TOKEN"')]
@@ -313,7 +310,7 @@ def talking(sent: bytes) -> Iterator[int]:
 
 
 class TestOpening:
-    @pytest.mark.usefixtures("short_timeouts")
+    @pytest.mark.usefixtures("one_attempt")
     def test_servers_that_cannot_be_used(self, tmp_path: Path):
         info = b'INFO {"server_id":"x","version":"%s","headers":true,"max_payload":1048576}\r\nPONG\r\n'
         for sent, reason in [
@@ -543,10 +540,9 @@ def lossy_link(server: nats.Server) -> Iterator[tuple[str, Event]]:
         yield f"nats://127.0.0.1:{port}", is_up
 
 
-@pytest.mark.usefixtures("short_timeouts")
 class TestLostReplies:
     def test_the_record_shows_that_a_change_was_stored(self, bucket: str, nats_server: nats.Server):
-        self.publish_without_reply(bucket, nats_server, wait=10)
+        self.publish_without_reply(bucket, nats_server, wait=DEADLINE_SECONDS)
 
     def test_a_change_of_another_publisher_makes_the_outcome_unknown(self, bucket: str, nats_server: nats.Server):
         def publish_another() -> None:
@@ -554,7 +550,7 @@ class TestLostReplies:
                 other.publish(book(1, 3))
 
         with pytest.raises(UnknownOutcome, match="others have changed it since"):
-            self.publish_without_reply(bucket, nats_server, wait=10, meanwhile=publish_another)
+            self.publish_without_reply(bucket, nats_server, wait=DEADLINE_SECONDS, meanwhile=publish_another)
         assert spots(open_feed(bucket).read()) == {1: "3", 2: "2"}
 
     def test_a_change_that_is_not_acknowledged_in_time_has_an_unknown_outcome(
@@ -573,8 +569,13 @@ class TestLostReplies:
         is_repaired: bool = True,
     ) -> None:
         """Publish over a link that loses the reply, and is repaired once the change is stored."""
-        with lossy_link(server) as (url, is_up), open_store(f"{url}/{nats.name_of(bucket)}", wait=wait) as store:
+        with (
+            lossy_link(server) as (url, is_up),
+            open_store(f"{url}/{nats.name_of(bucket)}", wait=wait) as store,
+            pytest.MonkeyPatch.context() as patches,
+        ):
             before = store.publish(book(1, 1)).revision
+            patches.setattr("market_index_feeds.nats.bucket.REQUEST_SECONDS", 0.3)
             is_up.clear()
 
             def repair() -> None:
