@@ -254,7 +254,11 @@ class TestStart:
 
 
 def test_one_book_is_read_as_part_of_all_if_the_medium_cannot_do_else(source: ScriptedSource):
-    assert Feed(source).read_order_book(pair(1)) == book(1, 1)
+    source.freshness = Freshness("slot 1")
+    feed = Feed(source)
+    assert feed.read_order_book(pair(1)) == book(1, 1)
+    assert feed.version is not None
+    assert feed.version.index.as_of == "slot 1"
     with pytest.raises(PairNotFound):
         Feed(source).read_order_book(pair(2))
 

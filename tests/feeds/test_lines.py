@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,22 @@ class TestFiles:
             path.with_suffix(".away").rename(path)
             append(path, TWO)
             reader.until(lambda version: spots(version.index) == {1: "1", 2: "2"})
+
+    def test_bytes_of_a_pipe_that_another_process_reads_first_are_no_error(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        os.mkfifo(path)
+        descriptor, checks = os.open(path, os.O_RDWR), count()
+
+        def is_readable(*_: object) -> bool:
+            if next(checks) == 3:
+                os.write(descriptor, ONE)
+            return True
+
+        monkeypatch.setattr("market_index_feeds.lines._is_readable", is_readable)
+        with Reader(open_feed(path)) as reader:
+            assert spots(reader.pull().index) == {1: "1"}
+        os.close(descriptor)
 
     def test_a_folder_cannot_be_opened(self, path: Path):
         path.mkdir()

@@ -198,13 +198,3 @@ def test_the_revision_of_a_feed_is_that_of_the_store(medium: Medium):
             receipt = store.publish(book(1, spot))
             reader.until(lambda version: version.position == receipt.position)  # noqa: B023  # called at once
             assert reader.feed.revision == receipt.revision
-
-
-@law(Can.STORE)
-def test_one_book_is_read_with_its_freshness(medium: Medium):
-    with medium.store() as store:
-        store.update([book(1, 1), book(2, 2)], freshness=Freshness("slot 1"))
-    feed = medium.feed()
-    assert feed.read_order_book(ONE) == book(1, 1)
-    assert feed.version is not None
-    assert feed.version.index.as_of == "slot 1"
