@@ -1,8 +1,9 @@
-"""Output on a terminal: a progress bar while a large source is read, and counts."""
+"""The terminal: a progress bar while a large source is read, counts, and the signals that end a command."""
 
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,15 @@ from market_index_feeds import Progress
 
 _LARGE_BYTES: Final = 4 * 1024 * 1024
 """The smallest source that gets a progress bar."""
+
+
+def interrupt_on_sigterm() -> None:
+    """Let SIGTERM act like Ctrl-C: raise `KeyboardInterrupt`, or cancel the work of the running event loop.
+
+    asyncio handles SIGINT alone. An exception that a handler of SIGTERM raised could end a callback of the loop, and
+    leave tasks that cannot continue.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing, nullcontext, suppress
 from functools import cache, partial
@@ -13,7 +12,7 @@ import click
 from attrs import Factory, define, field
 
 from market_index import Freshness, OrderBook, Pair
-from market_index_cli.console import counted, loading
+from market_index_cli.console import counted, interrupt_on_sigterm, loading
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.options import STORE, WAIT, converted
@@ -102,8 +101,7 @@ def publish(
             "BOOKS must be a file with one order book per line, or - for standard input, got a URL (market-index relay "
             "follows it)"
         )
-    # SIGTERM acts like Ctrl-C, so that publish reports what it has published.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    interrupt_on_sigterm()  # so that publish reports what it has published
     log_plainly()
     open_target = partial(open_store, target, wait=wait, synchronous=synchronous, make=books is not None)
     with feed_errors():

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import click
 
-from market_index_cli.console import loading
+from market_index_cli.console import interrupt_on_sigterm, loading
 from market_index_cli.errors import EXIT_FEED, feed_errors
 from market_index_cli.logs import LOG, log_with_times
 from market_index_cli.options import FEED, LOG_FORMAT, LOG_LEVEL, STORE, WAIT
@@ -54,7 +53,7 @@ def relay(source: str, target: str, *, wait: float, log_format: str, log_level: 
 def opened_until_signal(source: str, log_format: str, log_level: str) -> Iterator[Feed]:
     """Start the log, and open a feed. SIGINT and SIGTERM end the block; an error that ends it is logged."""
     log_with_times(log_format, log_level)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    interrupt_on_sigterm()
     try:
         with suppress(KeyboardInterrupt), feed_errors(), open_feed(source) as feed:
             yield feed

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from pathlib import Path
 
 import pytest
 
+from market_index_cli.console import interrupt_on_sigterm
 from market_index_feeds import open_feed, open_store
-from tests.command import SAMPLE, invoke, running, untimed
+from tests.command import SAMPLE, invoke, own_signals, running, untimed
 from tests.feeds.made_up import book
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 
 @pytest.mark.parametrize("medium", ["file", "bucket"])
@@ -26,3 +29,21 @@ def test_a_store_feeds_another_until_a_signal_ends_it(
         eventually(lambda: len(open_feed(target).read()) == 14)
         assert relay.end() == 0
         assert relay.stderr.count("relaying") == 1, "later changes are not logged"
+
+
+def test_sigterm_cancels_what_an_event_loop_runs():
+    """A `KeyboardInterrupt` within a callback would leave a task that waits."""
+    ended = list[str]()
+
+    async def call() -> None:
+        asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGTERM)
+        try:
+            await asyncio.sleep(DEADLINE_SECONDS)
+        finally:
+            ended.append("call")
+
+    with own_signals(), asyncio.Runner() as runner:
+        interrupt_on_sigterm()
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(call())
+        assert ended == ["call"]
