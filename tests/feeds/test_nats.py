@@ -527,17 +527,21 @@ class TestChanges:
 
 
 @contextmanager
-def lossy_link(server: nats.Server) -> Iterator[tuple[str, Event]]:
-    """A server behind a link that loses each answer, and the connection, while the event is not set."""
-    is_up = Event()
+def lossy_link(server: nats.Server) -> Iterator[tuple[str, Event, Event]]:
+    """A server behind a link that loses each answer, and the connection, while the first event is not set.
+
+    The second event is set when an answer was lost.
+    """
+    is_up, has_lost = Event(), Event()
     is_up.set()
 
     def back(_: bytes) -> None:
         if not is_up.is_set():
+            has_lost.set()
             raise OSError
 
     with links.linked(server.port, lambda chunk: None, back) as port:
-        yield f"nats://127.0.0.1:{port}", is_up
+        yield f"nats://127.0.0.1:{port}", is_up, has_lost
 
 
 class TestLostReplies:
@@ -570,7 +574,7 @@ class TestLostReplies:
     ) -> None:
         """Publish over a link that loses the reply, and is repaired once the change is stored."""
         with (
-            lossy_link(server) as (url, is_up),
+            lossy_link(server) as (url, is_up, has_lost),
             open_store(f"{url}/{nats.name_of(bucket)}", wait=wait) as store,
             pytest.MonkeyPatch.context() as patches,
         ):
@@ -579,6 +583,7 @@ class TestLostReplies:
             is_up.clear()
 
             def repair() -> None:
+                assert has_lost.wait(DEADLINE_SECONDS)
                 eventually(lambda: nats.length_of(server, nats.name_of(bucket)) > before)
                 meanwhile()
                 if is_repaired:

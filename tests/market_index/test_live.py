@@ -215,6 +215,20 @@ class TestWait:
             for follower in followers:
                 follower.result(DEADLINE_SECONDS)
 
+    def test_a_change_just_before_a_task_waits_is_not_lost(self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
+        async def main() -> None:
+            loop, before = asyncio.get_running_loop(), live.current
+
+            def publish_first() -> asyncio.AbstractEventLoop:
+                live.publish(FOLLOWING)
+                return loop
+
+            monkeypatch.setattr(asyncio, "get_running_loop", publish_first)
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                assert await live.changed(before) is live.current
+
+        asyncio.run(main())
+
     def test_a_thousand_waiting_tasks_are_woken_by_one_call_into_their_loop(
         self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):

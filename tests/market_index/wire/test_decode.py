@@ -28,7 +28,7 @@ from market_index import (
     wire,
 )
 from market_index.errors import safe_repr
-from market_index.strategies import level_changes, order_books, pairs, prices
+from market_index.strategies import freshness, level_changes, order_books, pairs, prices
 from tests.fuzz.targets import book_fields, compared
 from tests.market_index.wire.texts import BOOK, LIST, PAIR, TOKEN, encoded
 from tests.oracles import grammar
@@ -355,11 +355,11 @@ def test_a_retract_line_round_trips(pair: Pair):
 TIMES = st.datetimes(timezones=st.just(UTC))
 
 
-@given(TIMES, TIMES)
-def test_a_commit_line_round_trips(published_at: datetime, recorded_at: datetime):
-    freshness = Freshness("slot 1", published_at)
+@given(freshness(), st.none() | TIMES)
+def test_a_commit_line_round_trips(freshness: Freshness, recorded_at: datetime | None):
     line = wire.commit_from_json(wire.freshness_to_json(freshness, recorded_at))
-    assert line == wire.CommitLine(freshness, wire.parse_time(wire.format_time(recorded_at)))
+    recorded = None if recorded_at is None else wire.parse_time(wire.format_time(recorded_at))
+    assert line == wire.CommitLine(freshness, recorded)
     for text in (wire.freshness_to_json(freshness), wire.freshness_to_json(freshness, recorded_at)):
         assert wire.freshness_from_json(text) == freshness
 
