@@ -57,7 +57,7 @@ coverage: .venv/check.installed browser # report the lines that no quick test ru
 	$(BIN)/coverage report
 
 test-faults: .venv/check.installed # kill a publisher, a relay and a recorder 200 times, and run the other faults
-	MARKET_INDEX_KILLS=200 $(BIN)/python -m pytest -m '' tests/faults $(PYTEST)
+	MARKET_INDEX_KILLS=200 $(BIN)/python -m pytest -m '' -o faulthandler_timeout=3600 tests/faults $(PYTEST)
 
 .venv/nox.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --group matrix
