@@ -31,8 +31,8 @@ def test_a_store_feeds_another_until_a_signal_ends_it(
         assert relay.stderr.count("\n") == 1, "later changes are not logged"
 
 
-def test_sigterm_cancels_what_an_event_loop_runs():
-    """A `KeyboardInterrupt` within a callback would leave a task that waits."""
+def test_sigterm_cancels_what_an_event_loop_runs_also_in_a_background_job():
+    """A `KeyboardInterrupt` within a callback would leave a task that waits. SIGINT is ignored in such a job."""
     ended = list[str]()
 
     async def call() -> None:
@@ -43,6 +43,7 @@ def test_sigterm_cancels_what_an_event_loop_runs():
             ended.append("call")
 
     with own_signals(), asyncio.Runner() as runner:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         interrupt_on_sigterm()
         with pytest.raises(KeyboardInterrupt):
             runner.run(call())
