@@ -46,15 +46,21 @@ def amounts(resting: RestingOrders, pair: Pair = PAIR, side: Side = Side.ASK) ->
     return {str(level.price): level.accumulated_liquidity for level in (book.bids if side is Side.BID else book.asks)}
 
 
-large_and_small = st.sampled_from([0, 1, 7, LIMIT - 1, LIMIT])
-# Most orders are at two prices of one pair, so that totals reach the limit and fall below it again.
-some_orders = orders(pair=st.sampled_from(PAIRS)) | orders(
-    pair=PAIR, price=st.sampled_from([Fraction(2), Fraction(1, 3)]), amount=large_and_small
-)
+some_orders = orders(pair=st.sampled_from(PAIRS))
 some_spots = st.dictionaries(st.sampled_from(PAIRS), st.none() | prices(), max_size=2)
 changes = st.lists(
     st.tuples(st.dictionaries(order_ids(), some_orders, max_size=6), st.lists(order_ids(), max_size=4), some_spots),
     max_size=5,
+)
+# A few orders at three levels, whose totals exceed the limit, fall below it, and exceed it again.
+large_and_small = orders(pair=PAIR, price=Fraction(2), amount=st.sampled_from([1, 7, LIMIT - 1, LIMIT])) | orders(
+    pair=PAIR, side=Side.ASK, price=Fraction(3), amount=st.sampled_from([7, LIMIT])
+)
+few_ids = st.sampled_from("abcdef")
+changes_of_full_levels = st.lists(
+    st.tuples(st.dictionaries(few_ids, large_and_small, max_size=4), st.lists(few_ids, max_size=3), some_spots),
+    min_size=10,
+    max_size=30,
 )
 
 
@@ -62,7 +68,7 @@ class TestIndex:
     """The index always equals a gathering of all orders."""
 
     @pytest.mark.decision(26)
-    @given(changes)
+    @given(changes | changes_of_full_levels)
     def test_after_each_change_it_equals_a_gathering_of_all_orders(
         self, steps: list[tuple[dict[str, Order], list[str], Spots]]
     ):
