@@ -56,6 +56,7 @@ def message_of(text: str, read: Callable[[str], object]) -> str:
 @given(drawn.prices(), drawn.ratios(), drawn.amounts(), drawn.amounts(min_value=0), drawn.order_ids())
 def test_numbers_and_ids_are_valid(price: Decimal, ratio: Fraction, liquidity: int, amount: int, order_id: str):
     # All other values are made by their constructors, which reject what is not valid.
+    assert type(price) is Decimal
     assert is_price(Fraction(price))
     assert LEAST <= ratio <= LARGEST
     assert 1 <= liquidity < 2**64
