@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from math import inf
-from threading import Barrier
+from threading import Barrier, Condition
 
 import pytest
 from hypothesis import given
@@ -154,10 +154,21 @@ class TestWait:
         assert live.wait() is live.wait(None, 0) is live.wait(other) is live.current
         assert asyncio.run(live.changed()) is asyncio.run(live.changed(other)) is live.current
 
-    @pytest.mark.parametrize("timeout", [0, -1, -inf])
+    @pytest.mark.parametrize("timeout", [1e-9, 0, -1, -inf])
     def test_at_the_timeout_the_known_index_is_returned(self, live: LiveIndex, timeout: float):
         before = live.current
         assert live.wait(before, timeout) is before
+
+    def test_the_timeout_is_in_seconds(self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
+        before, timeouts = live.current, list[float | None]()
+
+        def expire(_: Condition, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+            timeouts.append(timeout)
+            return predicate()
+
+        monkeypatch.setattr(Condition, "wait_for", expire)
+        assert live.wait(before, 7) is live.wait(before) is before
+        assert timeouts == [7, None]
 
     @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
     @pytest.mark.parametrize("timeout", [None, DEADLINE_SECONDS])
