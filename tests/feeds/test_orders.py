@@ -65,7 +65,7 @@ class Lines:
 
 
 class TestBlocks:
-    """What the machine at the end of this file does not see of the effects of blocks and rollbacks."""
+    """Effects that the state machine below does not cover."""
 
     def test_the_pair_of_an_order_that_is_removed_before_its_block_is_tracked(self):
         lines = Lines()
