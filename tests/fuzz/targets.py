@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from market_index import (
     AssetId,
@@ -19,19 +19,24 @@ from market_index import (
     InvalidPairList,
     InvalidPrice,
     MarketIndexError,
-    OrderBook,
     PairInfo,
     wire,
 )
-from market_index.levels import Levels
 from market_index.prices import parse_price, parse_prices
 from market_index.wire import parse_time
 from market_index_feeds.lines import Line
 from market_index_feeds.opened import without_credentials
 from market_index_feeds.orders import Blocks
 from tests.oracles import grammar
-
-T = TypeVar("T")
+from tests.oracles.comparison import (
+    assert_equal,
+    asset_fields,
+    book_fields,
+    compare_asset,
+    compared,
+    fixed_point,
+    spot_text,
+)
 
 
 def order_books(data: bytes) -> None:
@@ -52,17 +57,7 @@ def pair_lists(data: bytes) -> None:
 
 def assets(data: bytes) -> None:
     """Read an asset identifier in each spelling."""
-    text = text_of(data)
-    for read, read_by_grammar in (
-        (AssetId.parse, grammar.asset),
-        (AssetId.from_unit, grammar.asset_of_unit),
-        (AssetId.from_dotted, grammar.asset_of_dotted),
-    ):
-        asset = compared(read, read_by_grammar, asset_fields, text, InvalidAssetId)
-        if asset is not None:
-            assert_equal(str(asset), grammar.asset_text(asset_fields(asset)))
-            assert_equal(AssetId.from_unit(asset.unit), asset)
-            assert_equal(AssetId.from_dotted(asset.dotted), asset)
+    compare_asset(text_of(data))
 
 
 def prices(data: bytes) -> None:
@@ -121,68 +116,14 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
 }
 
 
-def compared(
-    read: Callable[[Any], T],
-    read_by_grammar: Callable[[Any], object],
-    fields: Callable[[T], object],
-    value: Any,
-    *documented: type[Exception],
-) -> T | None:
-    """Require that library and grammar read the same fields, or both reject the value. Return what the library reads.
-
-    An undocumented exception is raised.
-    """
-    try:
-        wanted = read_by_grammar(value)
-    except grammar.Rejected:
-        wanted = None
-    try:
-        result = read(value)
-    except documented as error:
-        message = str(error)
-    else:
-        assert_equal(fields(result), wanted)
-        return result
-    assert message.isprintable(), f"the message is not printable: {message!r}"
-    assert_equal(None, wanted)
-    return None
-
-
-def book_fields(book: OrderBook) -> grammar.Book:
-    base, quote = asset_fields(book.pair.base), asset_fields(book.pair.quote)
-    return base, quote, spot_text(book.spot), level_fields(book.bids), level_fields(book.asks)
-
-
 def info_fields(infos: tuple[PairInfo, ...]) -> list[grammar.Info]:
     return [(asset_fields(info.base), asset_fields(info.quote), spot_text(info.last_spot)) for info in infos]
-
-
-def asset_fields(asset: AssetId) -> grammar.Asset:
-    return asset.policy_id, asset.asset_name
-
-
-def level_fields(levels: Levels) -> list[grammar.Level]:
-    return [(fixed_point(level.price), level.accumulated_liquidity) for level in levels]
 
 
 def column_fields(column: list[Decimal]) -> list[str]:
     return list(map(fixed_point, column))
 
 
-def spot_text(spot: Decimal | None) -> str | None:
-    return None if spot is None else fixed_point(spot)
-
-
-def fixed_point(price: Decimal) -> str:
-    """Return all digits of the Decimal, including trailing zeros, which a price must not have."""
-    return format(price, "f")
-
-
 def text_of(data: bytes) -> str:
     """Return the bytes as text, with lone surrogates for invalid UTF-8."""
     return data.decode("utf-8", "surrogateescape")
-
-
-def assert_equal(result: object, wanted: object) -> None:
-    """Assert that two values are equal, with both in the message. None stands for a rejected input."""
-    assert result == wanted, f"the library returns {result!r}, the grammar {wanted!r}"

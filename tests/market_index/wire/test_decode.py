@@ -29,9 +29,9 @@ from market_index import (
 )
 from market_index.errors import safe_repr
 from market_index.strategies import freshness, level_changes, order_books, pairs, prices
-from tests.fuzz.targets import book_fields, compared
 from tests.market_index.wire.texts import BOOK, LIST, PAIR, TOKEN, encoded
 from tests.oracles import grammar
+from tests.oracles.comparison import book_fields, compared
 
 SNIPPETS = [
     *'{}[]:,"\\0179.-+eE \n\t\x00\ufeff\u0661',
