@@ -13,7 +13,7 @@ MUTATIONS = dict.fromkeys(TARGETS, 8) | {"long-texts": 0}
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_input_is_a_finding(target: str):
-    """A reader that takes quadratic time looks like an endless loop, which the timeout of pytest ends."""
+    """A reader whose Python code takes quadratic time runs for hours, which the timeout of pytest ends."""
     for seed in seeds(target):
         for data in (seed, *mutations(target, seed, MUTATIONS[target])):
             try:
