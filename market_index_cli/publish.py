@@ -185,8 +185,9 @@ class _Lines:
             if lines.rejected:
                 click.echo(f"{lines.name}: {counted(lines.rejected, 'record')} rejected", err=True)
         if lines.uncommitted:
-            waiting = counted(lines.uncommitted, "pair")
-            click.echo(f"{lines.name} ended while lines of {waiting} waited for a commit line", err=True)
+            click.echo(
+                f"{lines.name} ended while lines waited for a commit line (pairs: {lines.uncommitted})", err=True
+            )
         if self.hides_as_of:
             click.echo(f"{self.summary.name}: as_of not recorded, because of what was rejected", err=True)
         if lines.rejected or lines.uncommitted or self.left_out:

@@ -18,15 +18,15 @@ Examples:
   market-index serve "replay:recording.ndjson?speed=10"
 
 \b
-Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opened,
-or FILE cannot be opened or written.""",
+Exit codes: 0 ended by a signal, or at the end of FEED, 2 wrong usage,
+{EXIT_FEED} FEED cannot be opened, or FILE cannot be opened or written.""",
 )
 @FEED
 @click.argument("recording", metavar="FILE")
 @LOG_FORMAT
 @LOG_LEVEL
 def record(source: str, recording: str, *, log_format: str, log_level: str) -> None:
-    """Follow FEED, and write its content and then each change into FILE, until a signal ends the recording.
+    """Follow FEED, and write its content and then each change into FILE, until a signal or the end of FEED.
 
     FILE is a file of lines. Each change ends with a commit line, which has the time of its recording. So FILE is a FEED
     at every moment: serve FILE shows its last state, and serve replay:FILE shows all of them, one after the other. A

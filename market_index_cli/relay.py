@@ -32,13 +32,13 @@ Exit codes: 0 ended by a signal, or at the end of FEED, 2 wrong usage,
 @LOG_FORMAT
 @LOG_LEVEL
 def relay(source: str, target: str, *, wait: float, log_format: str, log_level: str) -> None:
-    """Follow FEED and make STORE equal to each version of it, until a signal ends the relay.
+    """Follow FEED and make STORE equal to each version of it, until a signal or the end of FEED.
 
     A pair that FEED does not have is retracted; while a record of FEED is invalid, only if FEED had it before. No other
     program may publish into STORE. While STORE cannot be written, the relay retries. A stream of order books is
     published, not relayed.
     """
-    # URLs have no links and no relative parts: as paths, they are the same if their texts are.
+    # `realpath` resolves links and relative paths, and compares URLs as texts.
     if os.path.realpath(source) == os.path.realpath(target):
         raise click.UsageError("STORE must be another one than FEED")
     with opened_until_signal(source, log_format, log_level) as feed:

@@ -175,7 +175,7 @@ class Feed(Closeable):
         finally:
             self.close()
             self._source.log_unlogged()
-        if self.version is None or (self.version.invalid and not self.version.index):
+        if self.version is None or self.version.has_only_invalid_records:
             raise FeedError(f"{self.source} {self.problem or 'was closed while it was read'}")
         return self.version.index
 
@@ -183,7 +183,7 @@ class Feed(Closeable):
         """Return the book of one pair, and close the feed. `version` then has its freshness.
 
         Raises:
-            FeedError: The source cannot be read, or has no version.
+            FeedError: As for `read`.
             PairNotFound: The source does not have the pair.
         """
         try:
@@ -288,7 +288,7 @@ class Feed(Closeable):
             if before is None or index.changes_since(before.index) != ((), ()):
                 self._changed_at = arrived_at
         self.version, self._healthy_at = found, now
-        is_unknown = bool(found.invalid) and not index
+        is_unknown = found.has_only_invalid_records
         self._report("contains no valid order book" if is_unknown else None, is_unknown=is_unknown)
 
     def _fail(self, error: Exception) -> None:

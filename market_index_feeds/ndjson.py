@@ -170,7 +170,7 @@ class LineSource(Source):
                 else:
                     yield self._after(change)
         if self.is_stream and self.uncommitted:
-            yield NoVersion(f"ended while lines of {self.uncommitted} pairs waited for a commit line")
+            yield NoVersion(f"ended while lines waited for a commit line (pairs: {self.uncommitted})")
 
     def changes(self, stop: Event, progress: Progress | None = None) -> Generator[Change, None, None]:
         """Yield what became visible since the last change, whenever all lines are read; empty if nothing did.

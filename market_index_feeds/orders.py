@@ -123,6 +123,7 @@ class _Pending:
         """Return the state after the events, which follow the state `before`."""
         spots: dict[Pair, Decimal | None] = {pair: None for pair in self.pairs if pair not in before.orders.index}
         placed = {order_id: order for order_id, order in self.orders.items() if isinstance(order, Order)}
+        # Also those that are placed: an order that is changed is removed first.
         orders = before.orders.apply(placed, self.orders, spots | self.spots, as_of, missing_ok=True)
         unpaired = [order_id for order_id, order in self.orders.items() if order is ...]
         return _State(orders, before.unpaired.difference(self.orders).union(unpaired))
@@ -293,7 +294,7 @@ class Orders(Source):
                 if batch.is_caught_up:
                     yield self._version(blocks)
         if self.is_stream and blocks.pending and blocks.problem is None:
-            yield NoVersion(f"ended while {blocks.pending} events waited for a block")
+            yield NoVersion(f"ended while events waited for a block (events: {blocks.pending})")
 
     def _version(self, blocks: Blocks) -> Version | NoVersion:
         if blocks.problem is not None:

@@ -358,7 +358,7 @@ class _Stream:
                 self._has_received.set()
         except httpx.HTTPError as error:
             end = FeedError(reason_of(error))
-        except Exception as error:  # noqa: BLE001  # `events` raises it
+        except Exception as error:  # noqa: BLE001  # raised by `events`: otherwise it looks like a silent stream
             end = error
         self._end = end
         self._has_received.set()

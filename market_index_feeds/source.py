@@ -62,6 +62,11 @@ class Version:
     position: Position | None = None
     orders: RestingOrders | None = None
 
+    @property
+    def has_only_invalid_records(self) -> bool:
+        """Whether it has records, of which none was ever a valid book: then nothing is known of the market."""
+        return bool(self.invalid) and not self.index
+
 
 @frozen
 class NoVersion:

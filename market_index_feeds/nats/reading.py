@@ -25,7 +25,7 @@ from threading import Event
 from time import monotonic
 from typing import Final
 
-from market_index import InvalidFreshness, MarketIndexError, OrderBook, Pair
+from market_index import InvalidFreshness, MarketIndex, MarketIndexError, OrderBook, Pair
 from market_index_feeds.errors import FeedError
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.nats.address import Address
@@ -53,7 +53,7 @@ _BEHIND_POLL_SECONDS: Final = 0.005
 
 
 class NatsSource(Source):
-    """A bucket. `record` is that of its last change, and `no_version` why it has no version; None if it has one."""
+    """A bucket. `record` is that of its last change. While what was read is no version, `no_version` says why."""
 
     def __init__(self, address: Address) -> None:
         super().__init__(address.shown)
@@ -154,8 +154,9 @@ class NatsSource(Source):
 
     def _apply(self) -> Version:
         """Return the version that follows from the messages that were read."""
-        if not self._read and not self._is_from_start and self.last is not None:
+        if not self._read and not self._is_from_start and self.no_version is None and self.last is not None:
             return self.last
+        is_whole = self._is_from_start or self.no_version is not None
         if self._is_from_start:
             self._keys, self._invalid = set(), {}
         books, gone = [], list[Pair]()
@@ -166,21 +167,16 @@ class NatsSource(Source):
                 books += self._books_of(key, message.value)
             elif (pair := pair_of(key)) is not None:
                 gone.append(pair)
-        if books or gone:
-            self.no_version = None
-        elif self._is_from_start:
-            self.no_version = NoVersion("contains no valid order book") if self._invalid else NoVersion()
         self.record = self._last_record()
-        version = self.derive(
-            books,
-            gone,
-            invalid=set(self._invalid.values()),
-            is_whole=self._is_from_start,
-            freshness=UNKNOWN if self.record.is_unfinished else self.record.freshness,
-            position=Position(self._created, self._sequence),
-        )
         self._read, self._is_from_start = {}, False
-        return version
+        invalid, position = frozenset(self._invalid.values()), Position(self._created, self._sequence)
+        if is_whole and not books and not gone:
+            self.no_version = NoVersion("contains no valid order book") if invalid else NoVersion()
+            # Not derived: the next version follows the last one.
+            return Version(MarketIndex(), frozenset[Pair | None](invalid), position)
+        self.no_version = None
+        freshness = UNKNOWN if self.record.is_unfinished else self.record.freshness
+        return self.derive(books, gone, invalid=invalid, is_whole=is_whole, freshness=freshness, position=position)
 
     def _books_of(self, key: str, value: bytes) -> list[OrderBook]:
         """Return the book of a value; none if the value is invalid, or that of a heartbeat."""

@@ -99,7 +99,7 @@ class TestCommits:
             reader.pull()
             os.close(writing)
             os.close(descriptor)
-            assert reader.end() == "ended while lines of 1 pairs waited for a commit line"
+            assert reader.end() == "ended while lines waited for a commit line (pairs: 1)"
             assert spots(reader.index) == {1: "1"}
 
     def test_only_commit_lines_are_no_version(self, path: Path):

@@ -271,7 +271,7 @@ def test_a_contradiction_is_a_problem_until_the_next_reset(tmp_path: Path):
 def test_a_file_that_is_read_once_reports_events_without_a_block(tmp_path: Path):
     path = events_in(tmp_path, RESET, place("a"), block("1"), place("b"))
     with Reader(open_feed(f"orders:{path}", follow=False)) as reader:
-        assert reader.end() == "ended while 1 events waited for a block"
+        assert reader.end() == "ended while events waited for a block (events: 1)"
         assert reader.index.as_of == "1"
     append(path, block("2"))
     with Reader(open_feed(f"orders:{path}", follow=False)) as reader:

@@ -448,6 +448,18 @@ class TestInvalidResponses:
         with pytest.raises(FeedError, match="cannot be read: "):
             open_feed(url).read()
 
+    @pytest.mark.parametrize("has_stream", [True, False])
+    def test_a_service_whose_books_are_all_invalid_cannot_be_read(
+        self, streaming: Front, stream_url: str, upstream: LiveIndex, *, has_stream: bool
+    ):
+        if has_stream:
+            streaming.rewrite = lambda event: event.replace(b'"bids":[', b'"bids":[7,')
+        else:
+            streaming.stream = (404, {}, b"")
+            streaming.answers = dict.fromkeys(upstream.current, answer(b"[]"))
+        with pytest.raises(FeedError, match="contains no valid order book"):
+            open_feed(stream_url).read()
+
     @pytest.mark.parametrize("status", [429, 502, 503, 504])
     def test_a_service_that_can_respond_later_has_no_invalid_book(self, front: Front, url: str, status: int):
         with Reader(open_feed(url)) as reader:

@@ -46,8 +46,8 @@ WITHOUT_BLOCK = (RESET + place("a") + block("slot 1") + place("b")).decode()
 @pytest.mark.parametrize(
     ("source", "content", "problem"),
     [
-        ("-", UNCOMMITTED, "lines of 2 pairs waited for a commit line"),
-        ("orders:-", WITHOUT_BLOCK, "1 events waited for a block"),
+        ("-", UNCOMMITTED, "lines waited for a commit line (pairs: 2)"),
+        ("orders:-", WITHOUT_BLOCK, "events waited for a block (events: 1)"),
     ],
 )
 def test_a_stream_that_ends_within_a_change_is_exit_code_5_with_the_reason(source: str, content: str, problem: str):

@@ -127,7 +127,7 @@ def test_the_as_of_is_stored_unless_a_line_is_invalid(store: Path, content: str,
 def test_lines_wait_for_their_commit_line(store: Path):
     commits = [commit_line(Freshness(f"slot {number}")).decode() for number in range(2)]
     done = invoke("publish", store, "-", stdin=line(1) + commits[0] + line(2) + commits[1] + line(3))
-    expected = "standard input ended while lines of 1 pair waited for a commit line\n"
+    expected = "standard input ended while lines waited for a commit line (pairs: 1)\n"
     assert (done.returncode, done.stderr) == (5, expected)
     index = open_feed(store).read()
     assert (set(spots(index)), index.as_of) == ({1, 2}, "slot 1")
@@ -162,7 +162,7 @@ def test_events_of_orders_are_the_whole_content_of_the_store(store: Path, lines:
 @pytest.mark.parametrize(
     ("events", "pairs", "reason"),
     [
-        (START + place("b"), {1}, "ended while 1 events waited for a block"),
+        (START + place("b"), {1}, "ended while events waited for a block (events: 1)"),
         (
             START + remove("z") + block("slot 2"),
             {9},
