@@ -10,10 +10,9 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from decimal import Decimal
-from http.client import HTTPResponse
 from itertools import count
 from typing import Any
 from weakref import ref
@@ -28,7 +27,7 @@ from market_index.strategies import level_changes, order_books
 from market_index_http import create_app, stream
 from tests.asgi import request, scope_of
 from tests.market_index_http.books import book, numbered_pair
-from tests.service import Client, Service
+from tests.service import Client
 from tests.waiting import DEADLINE_SECONDS
 
 PAIRS = [numbered_pair(number) for number in range(4)]
@@ -471,19 +470,6 @@ def test_head_has_the_fields_and_no_events():
 
 
 # A real server
-
-
-@contextmanager
-def streamed(service: Service, query: str = "") -> Iterator[HTTPResponse]:
-    """Open a stream on a connection of its own."""
-    client = Client(service.port)
-    client.socket.sendall(b"GET /stream%b HTTP/1.1\r\nHost: test\r\n\r\n" % query.encode())
-    response = HTTPResponse(client.socket)
-    response.begin()
-    try:
-        yield response
-    finally:
-        client.close()
 
 
 HOST = """
