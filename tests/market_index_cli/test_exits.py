@@ -195,7 +195,7 @@ EXITS = """
 5 mixed: line 2 rejected: * / mixed: 1 record rejected / mixed must have no invalid line to replace a store: *
     publish market.db mixed --replace
 """
-"""Rows of exit code 5 are about `--replace`: a producer that died at its start must not retract all pairs."""
+"""With `--replace`, a producer that died at its start must not retract all pairs."""
 
 INVALID = "text: line 1 rejected: must be JSON, but is not at character 0: *"
 ROWS = [
