@@ -29,8 +29,13 @@ def retract(target: str, base: str, quote: str, *, wait: float) -> None:
     """
     log_plainly()
     with feed_errors(), open_store(target, wait=wait, make=False) as store:
-        pair = exact_pair(base, quote) or pair_of(base, quote, store.read().index, Display())
+        version = store.read()
+        pair = exact_pair(base, quote) or pair_of(base, quote, version.index, Display())
+        absent = Failed(EXIT_ABSENT, f"Pair {pair} not found")
+        # A change without a pair would be a heartbeat, as if the publisher were alive.
+        if pair not in version.index and pair not in version.invalid:
+            raise absent
         receipt = store.retract(pair)
-    if not receipt.retracted:
-        raise Failed(EXIT_ABSENT, f"Pair {pair} not found")
+    if not receipt.retracted:  # another program has retracted it meanwhile
+        raise absent
     click.echo(f"{store.name}: {pair} retracted, revision {receipt.revision}")

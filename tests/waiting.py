@@ -1,10 +1,12 @@
-"""Helpers that wait for other threads and processes, without fixed delays."""
+"""Helpers that wait for other threads and processes, without fixed delays, and let threads switch often."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Thread
 from typing import Final
 
@@ -26,6 +28,17 @@ def eventually(holds: Callable[[], object], seconds: float = DEADLINE_SECONDS) -
     while not holds():
         assert time.monotonic() < deadline, f"it did not happen within {seconds:g} seconds"
         time.sleep(0.002)
+
+
+@contextmanager
+def frequent_switches() -> Iterator[None]:
+    """Let threads switch between any two steps, instead of each 5 ms."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def in_thread(work: Callable[[], object]) -> Thread:

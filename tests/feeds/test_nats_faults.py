@@ -113,7 +113,6 @@ import sys
 from itertools import count
 from market_index import Freshness
 from market_index_feeds import open_store
-from tests.feeds.contract.medium import Reader
 from tests.feeds.made_up import book
 
 with open_store(sys.argv[1], wait=10) as store:

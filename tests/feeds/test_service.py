@@ -19,6 +19,7 @@ from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair, Pai
 from market_index.wire import format_time
 from market_index_feeds import FeedError, open_feed
 from market_index_feeds import service as module
+from market_index_http import create_app, stream
 from tests.feeds.contract.medium import Reader, Ticks
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.services import HOLD, Answer, Front, sending, served
@@ -135,6 +136,31 @@ class TestStream:
         assert streaming.streams[0]["user-agent"].startswith("market-index/0.")
         assert streaming.streams[0]["accept-encoding"] == "identity"
         assert (names.count(b"event: change"), names.count(b"event: book")) == (7, 3)
+
+    def test_a_change_of_many_books_is_atomic_over_two_services(
+        self, upstream: LiveIndex, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Each event is sent alone, and read at once, so that a part of a change would become a version."""
+        monkeypatch.setattr(stream, "PIECE_BYTES", 1)
+        monkeypatch.setattr(module, "GATHER_SECONDS", 0)
+
+        def whole(step: int) -> MarketIndex:
+            return MarketIndex([deep(number, step) for number in range(step, step + 20)], f"slot {step}")
+
+        with (
+            served(create_app(upstream, stream=True)) as first,
+            served(create_app(live, stream=True)) as second,
+            Reader(open_feed(first)) as hop,
+            Reader(open_feed(second)) as reader,
+        ):
+            for step in range(1, 6):
+                upstream.show(whole(step))
+                for version in hop.until(lambda version, step=step: slot_of(version.index) == step):  # type: ignore[misc]  # a bound value
+                    live.show(version.index)
+                    reader.until(lambda read, shown=version.index: read.index == shown)  # type: ignore[misc]  # a bound value
+            for version in hop.versions + reader.versions:
+                assert version.index == whole(slot_of(version.index))
+            assert slot_of(reader.index) == 5
 
     @pytest.mark.parametrize(
         ("first", "second", "shown", "invalid"),

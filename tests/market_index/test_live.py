@@ -26,7 +26,7 @@ from market_index import (
     OrderBook,
     Pair,
 )
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, frequent_switches
 
 PUBLISHED_AT = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -117,13 +117,8 @@ class TestUpdate:
 
     def test_no_publish_of_many_threads_is_lost(self):
         live = LiveIndex()
-        before = sys.getswitchinterval()
-        sys.setswitchinterval(1e-6)
-        try:
-            with ThreadPoolExecutor(8) as threads:
-                list(threads.map(lambda number: live.publish(book(number)), range(1, 2_001)))
-        finally:
-            sys.setswitchinterval(before)
+        with frequent_switches(), ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda number: live.publish(book(number)), range(1, 2_001)))
         assert len(live.current) == 2_000
 
     def test_an_iterable_of_books_may_itself_publish(self, live: LiveIndex):

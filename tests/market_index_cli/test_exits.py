@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from market_index import AssetId, MarketIndex
+from market_index import AssetId, Freshness, MarketIndex
 from market_index_feeds import open_feed
 from tests.command import BOOK, LINES, SAMPLE, invoke, untimed
 
@@ -195,7 +195,7 @@ EXITS = """
 5 mixed: line 2 rejected: * / mixed: 1 record rejected / mixed must have no invalid line to replace a store: *
     publish market.db mixed --replace
 """
-"""Rows of exit code 5 are about `--replace`: a producer that died at its start must not retract all pairs."""
+"""With `--replace`, a producer that died at its start must not retract all pairs."""
 
 INVALID = "text: line 1 rejected: must be JSON, but is not at character 0: *"
 ROWS = [
@@ -229,10 +229,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield made
 
 
-def contents(folder: Path) -> tuple[set[str], MarketIndex]:
-    """Return the names of the files, without the logs of stores, and the books of the store."""
+def contents(folder: Path) -> tuple[set[str], MarketIndex, Freshness]:
+    """Return the names of the files, without the logs of stores, and the books of the store with their freshness."""
     names = {one.name for one in folder.iterdir() if not re.search(r"\.db-(wal|shm)$", one.name)}
-    return names, open_feed(folder / "market.db").read()
+    index = open_feed(folder / "market.db").read()
+    return names, index, index.freshness
 
 
 @pytest.mark.parametrize(("exit_code", "message", "line"), ROWS)

@@ -26,7 +26,10 @@ def test_a_store_feeds_another_until_a_signal_ends_it(
         assert untimed(relay.stderr).startswith(f"relaying {store} into {target}: 13 pairs, revision ")
         with open_store(store) as publishing:
             publishing.publish(book(1, 1))
-        eventually(lambda: len(open_feed(target).read()) == 14)
+            eventually(lambda: len(open_feed(target).read()) == 14)
+            # What is logged of one change is in the log before the next one is written.
+            publishing.publish(book(2, 1))
+            eventually(lambda: len(open_feed(target).read()) == 15)
         assert relay.end() == 0
         assert relay.stderr.count("\n") == 1, "later changes are not logged"
 

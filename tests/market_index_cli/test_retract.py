@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,3 +22,17 @@ def test_a_pair_is_retracted_once_and_then_not_found(store: Path, names: tuple[s
     assert len(open_feed(store).read()) == 12
     done = invoke("retract", store, *names)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: Pair {'/'.join(names)} not found\n")
+
+
+def test_an_invalid_record_is_retracted(store: Path):
+    invoke("publish", store, SAMPLE)
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("UPDATE books SET body = '{}' WHERE pair = ?", [f"ADA/{IUSD}"])
+    with open_feed(store) as feed:
+        feed.read()
+        assert feed.current_rejections == 1
+    done = invoke("retract", store, "ADA", IUSD)
+    assert (done.returncode, done.stdout) == (0, f"{store}: ADA/{IUSD} retracted, revision 2\n")
+    with open_feed(store) as feed:
+        feed.read()
+        assert feed.current_rejections == 0

@@ -40,7 +40,7 @@ def fetch(client: Client, target: str, method: str = "GET", **headers: str | Non
 
 
 def stock(app: Any, *, lifespan: bool = False) -> uvicorn.Server:
-    """Return uvicorn for an app. The machine may take longer to draw the next request than it keeps a connection."""
+    """Return uvicorn for an app. Its default closes an idle connection before a machine has drawn its next request."""
     return uvicorn.Server(
         uvicorn.Config(
             app,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
@@ -14,7 +12,7 @@ from market_index import Freshness, LiveIndex, OrderBook, wire
 from market_index_http import create_app
 from tests.market_index_http.books import PAIR_LIST, numbered_pair, target
 from tests.service import Client, served
-from tests.waiting import eventually
+from tests.waiting import eventually, frequent_switches
 
 PAIR, OTHER = numbered_pair(1), numbered_pair(2)
 PUBLISHES = 3_000
@@ -26,17 +24,8 @@ def books(generation: int) -> list[OrderBook]:
     return [OrderBook.from_levels(pair, bids=levels, asks=levels, spot=str(generation)) for pair in (PAIR, OTHER)]
 
 
-@pytest.fixture
-def frequent_switches() -> Iterator[None]:
-    """Let threads switch between any two steps, instead of each 5 ms."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
 @pytest.mark.decision(23)
-@pytest.mark.usefixtures("frequent_switches")
+@frequent_switches()
 def test_no_response_is_torn_while_thousands_of_books_are_published():
     live = LiveIndex()
     live.update(books(1), freshness=Freshness("1"))

@@ -25,7 +25,7 @@ from tests.feed_state import FeedState
 from tests.market_index_http.books import MIDDLE, PAIR_LIST, book, fetch, numbered_pair, target
 from tests.metrics import Samples, samples_of, samples_of_text, scrape
 from tests.service import Client, Service, served
-from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
+from tests.waiting import DEADLINE_SECONDS, eventually, frequent_switches, in_thread
 
 BOOK = "/trading-view/order-book"
 
@@ -195,13 +195,8 @@ class TestWorkers:
             for _ in range(50_000):
                 counters.count("/livez", 200)
 
-        before = sys.getswitchinterval()
-        sys.setswitchinterval(1e-6)
-        try:
-            with ThreadPoolExecutor(4) as threads:
-                list(threads.map(work, range(4)))
-        finally:
-            sys.setswitchinterval(before)
+        with frequent_switches(), ThreadPoolExecutor(4) as threads:
+            list(threads.map(work, range(4)))
         assert requests(samples_with(counters), "/livez", 200) == 200_000
 
 

@@ -177,7 +177,7 @@ def test_the_events_of_the_stream_are_as_described():
                 elif found[-1] == "version":
                     live.retract(MIDDLE.pair)
         too_many = httpx.get(f"http://127.0.0.1:{service.port}/stream", trust_env=False)
-        assert too_many.status_code == 503
+        assert (too_many.status_code, too_many.headers["Retry-After"]) == (503, "5")
         assert_described("/stream", too_many)
     assert found == ["book", "version", "change", "version", "retract", "version"]
 
