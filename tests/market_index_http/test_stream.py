@@ -422,8 +422,10 @@ def test_nothing_of_a_client_that_has_left_stays_in_memory(monkeypatch):
             assert after == between
             app.end_streams()
             await staying.task
+            while len(asyncio.all_tasks()) > 1:
+                await asyncio.sleep(0)
         del staying
-        await at_most(before)
+        assert kept() == before
 
     asyncio.run(run())
 
