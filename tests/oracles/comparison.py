@@ -77,5 +77,5 @@ def fixed_point(price: Decimal) -> str:
 
 
 def assert_equal(result: object, wanted: object) -> None:
-    """Assert that two values are equal, with both in the message. None stands for a rejected input."""
+    """Assert that two values are equal, with both in the message. None is a rejected input."""
     assert result == wanted, f"the library returns {result!r}, the grammar {wanted!r}"
