@@ -169,11 +169,12 @@ class NatsSource(Source):
                 gone.append(pair)
         self.record = self._last_record()
         self._read, self._is_from_start = {}, False
-        invalid, position = frozenset(self._invalid.values()), Position(self._created, self._sequence)
+        invalid: frozenset[Pair | None] = frozenset(self._invalid.values())
+        position = Position(self._created, self._sequence)
         if is_whole and not books and not gone:
             self.no_version = NoVersion("contains no valid order book") if invalid else NoVersion()
             # Not derived: the next version follows the last one.
-            return Version(MarketIndex(), frozenset[Pair | None](invalid), position)
+            return Version(MarketIndex(), invalid, position)
         self.no_version = None
         freshness = UNKNOWN if self.record.is_unfinished else self.record.freshness
         return self.derive(books, gone, invalid=invalid, is_whole=is_whole, freshness=freshness, position=position)
