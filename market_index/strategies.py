@@ -18,15 +18,17 @@ strategy must draw enough different prices for the levels of a book, and enough 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from itertools import product
 from math import ceil, floor
-from operator import attrgetter
-from typing import Any, Final, TypeVar
+from operator import attrgetter, itemgetter
+from typing import Any, Final, TypeAlias, TypeVar
+
+from attrs import evolve, frozen
 
 from market_index.assets import ADA, MAX_ASSET_NAME_LENGTH, POLICY_ID_LENGTH, AssetId
 from market_index.errors import safe_repr
@@ -163,11 +165,28 @@ def prices(
     """
     lowest = _LOWEST_PRICE if min_value is None else to_price(min_value)
     highest = _HIGHEST_PRICE if max_value is None else to_price(max_value)
-    return _prices(lowest, highest, max_decimal_places)
+    return _on_grids(lowest, highest, max_decimal_places).map(_GridPrice.price)
+
+
+@frozen
+class _GridPrice:
+    """A price as its place on a grid: the multiples of 10^-places, from the smallest coefficient to the largest."""
+
+    coefficient: int
+    places: int
+    first: int
+    last: int
+
+    def price(self) -> Decimal:
+        return to_price(Decimal(f"{self.coefficient}E-{self.places}"))
+
+    def following(self) -> _GridPrice:
+        """Return the next price of the grid; the first one after the last one."""
+        return evolve(self, coefficient=self.first if self.coefficient == self.last else self.coefficient + 1)
 
 
 @lru_cache(maxsize=64)  # expensive to create, and most other strategies use the same one
-def _prices(lowest: Decimal, highest: Decimal, max_places: int) -> st.SearchStrategy[Decimal]:
+def _on_grids(lowest: Decimal, highest: Decimal, max_places: int) -> st.SearchStrategy[_GridPrice]:
     # Of each number of decimal places: the smallest and the largest coefficient of a price in the range.
     grids = {
         places: (first, last)
@@ -189,8 +208,10 @@ def _prices(lowest: Decimal, highest: Decimal, max_places: int) -> st.SearchStra
         start = max(first, min(_scaled(number, places, ceil), last - _NEIGHBOURS + 1))
         # Drawn as the difference to a coefficient: in another grid, to which an example shrinks, it would be large.
         drawn.append((places, start, st.integers(0, min(_NEIGHBOURS - 1, last - start))))
-    drawn += [(0, 0, st.integers(number, number)) for number in _LARGE_INTEGERS if lowest <= number <= highest]
-    return _price(st.sampled_from(drawn))
+    drawn += [
+        (0, 0, st.integers(number, number)) for number in _LARGE_INTEGERS if 0 in grids and lowest <= number <= highest
+    ]
+    return _on_grid(st.sampled_from(drawn), grids)
 
 
 def _scaled(number: Decimal, places: int, rounded: Callable[[Fraction], int]) -> int:
@@ -198,9 +219,13 @@ def _scaled(number: Decimal, places: int, rounded: Callable[[Fraction], int]) ->
 
 
 @st.composite
-def _price(draw: st.DrawFn, grids: st.SearchStrategy[tuple[int, int, st.SearchStrategy[int]]]) -> Decimal:
-    places, start, offsets = draw(grids)
-    return to_price(Decimal(f"{start + draw(offsets)}E-{places}"))
+def _on_grid(
+    draw: st.DrawFn,
+    kinds: st.SearchStrategy[tuple[int, int, st.SearchStrategy[int]]],
+    grids: Mapping[int, tuple[int, int]],
+) -> _GridPrice:
+    places, start, offsets = draw(kinds)
+    return _GridPrice(start + draw(offsets), places, *grids[places])
 
 
 def ratios() -> st.SearchStrategy[Fraction]:
@@ -281,59 +306,95 @@ def order_books(
     if not wanted <= set(Side):
         raise ValueError(f"sides must contain only Side.BID and Side.ASK, got {safe_repr(sides)}")
     can_meet = len(wanted) == 2 and max_levels > 0
-    kinds: list[tuple[str, int]] = []
-    # How best bid and best ask meet, and how many different prices this needs. A locked book has one on both sides.
-    least, most = len(wanted) * min_levels, len(wanted) * max_levels
+    meetings: list[str] = []
     if not crossed and not locked:
-        kinds += [("open", least)] * 3
+        meetings += ["open"] * 3
     if can_meet and locked is not False and not crossed:
-        kinds.append(("locked", max(least - 1, 1)))
+        meetings.append("locked")
     if can_meet and crossed is not False and not locked:
-        kinds.append(("crossed", max(least, 2)))
-    if not kinds:
+        meetings.append("crossed")
+    if not meetings:
         raise ValueError(
             f"a book with {len(wanted)} sides of up to {max_levels} levels must be possible, "
             f"got crossed={crossed}, locked={locked}"
         )
-    if price is None:
-        # Hypothesis draws about five elements more than the minimum, so a deep book needs a minimum of its own. A
-        # strategy of the caller may have too few prices.
-        meeting, fewest = kinds[0]
-        kinds.append((meeting, max(fewest, min(most * 3 // 4, _DEEP))))
-    level, by_price = price_levels(price=price, amount=amount), attrgetter("price")
-    drawn = [(meeting, st.lists(level, min_size=size, max_size=most, unique_by=by_price)) for meeting, size in kinds]
+    # Hypothesis draws about five elements more than the minimum, so a deep book needs a minimum of its own. A strategy
+    # of the caller may have too few prices.
+    level = _build(lambda *parts: parts, _price_strategy(price), _part(amount, amounts()))
+    fewest = [min_levels] * 5 + [max(min_levels, min(max_levels * 3 // 4, _DEEP // 2))] * (price is None)
     return _build(
         lambda pair, both, spot: OrderBook.from_levels(pair, both[0], both[1], spot),
         _part(pair, pairs()),
-        _sides(st.sampled_from(drawn), wanted, min_levels, max_levels),
+        _sides(
+            st.sampled_from(meetings),
+            st.sampled_from(fewest),
+            max_levels,
+            wanted,
+            _movable_levels(_part(amount, amounts())) if price is None else partial(_different_levels, level),
+        ),
         _part(spot, st.none() | prices()),
     )
 
 
 @st.composite
-def _sides(
+def _sides(  # noqa: PLR0917  # of a composite strategy
     draw: st.DrawFn,
-    kinds: st.SearchStrategy[tuple[str, st.SearchStrategy[list[PriceLevel]]]],
-    sides: frozenset[Side],
-    min_levels: int,
+    meetings: st.SearchStrategy[str],
+    fewest: st.SearchStrategy[int],
     max_levels: int,
+    sides: frozenset[Side],
+    levels_of: _Levels,
 ) -> tuple[list[PriceLevel], list[PriceLevel]]:
-    """Draw bids and asks: how they meet, and levels that are divided between them."""
-    meeting, drawn = draw(kinds)
-    rising = sorted(draw(drawn), key=attrgetter("price"))
-    if len(sides) < 2:
-        return (rising, []) if Side.BID in sides else ([], rising)
-    least = min_levels if meeting == "open" else max(min_levels, 1)
-    most = min(max_levels, len(rising) - least + (meeting == "locked"))
-    bid_count = draw(st.integers(max(least, len(rising) - max_levels), most))
+    """Draw bids and asks: how they meet, and each side as a list of its own, from which any level can be left out."""
+    meeting, least = draw(meetings), draw(fewest)
+    least = least if meeting == "open" else max(least, 1)
+    by_price: dict[Decimal, int] = {}
+    bid_count = 0
+    if Side.BID in sides:
+        by_price |= draw(levels_of(by_price, least, max_levels))
+        bid_count = len(by_price)
+    if Side.ASK in sides:
+        # The best ask of a locked book has the price of the best bid.
+        shared = meeting == "locked"
+        by_price |= draw(levels_of(by_price, least - shared, max_levels - shared))
+    rising = [PriceLevel(*level) for level in sorted(by_price.items())]
     bids, asks = rising[:bid_count], rising[bid_count:]
     if meeting == "locked":
-        asks = [bids[-1], *asks][:max_levels]
+        asks = [bids[-1], *asks]
     if meeting == "crossed":
         # Exchange one or more of the best levels of the two sides.
         for depth in range(draw(st.integers(1, min(len(bids), len(asks))))):
             bids[-1 - depth], asks[depth] = asks[depth], bids[-1 - depth]
     return bids, asks
+
+
+_Levels: TypeAlias = Callable[[Mapping[Decimal, int], int, int], st.SearchStrategy[Mapping[Decimal, int]]]
+"""Returns a strategy of so many levels at prices that others do not have: the others, the least and the most."""
+
+
+def _movable_levels(amount: st.SearchStrategy[int]) -> _Levels:
+    """Draw prices that may repeat; one that does moves on its grid. So an example shrinks with one price at a time."""
+    # Not st.tuples: to explain a failure, Hypothesis varies each part of each tuple.
+    level = _build(lambda *parts: parts, _on_grids(_LOWEST_PRICE, _HIGHEST_PRICE, MAX_DECIMAL_PLACES), amount)
+    lists = cache(lambda least, most: st.lists(level, min_size=least, max_size=most))
+
+    def moved(taken: Mapping[Decimal, int], drawn: list[tuple[_GridPrice, int]]) -> dict[Decimal, int]:
+        found: dict[Decimal, int] = {}
+        for at, liquidity in drawn:
+            while (price := at.price()) in found or price in taken:
+                at = at.following()  # noqa: PLW2901  # the next price
+            found[price] = liquidity
+        return found
+
+    return lambda taken, least, most: lists(least, most).map(partial(moved, dict(taken)))
+
+
+def _different_levels(
+    level: st.SearchStrategy[tuple[Decimal, int]], taken: Mapping[Decimal, int], least: int, most: int
+) -> st.SearchStrategy[Mapping[Decimal, int]]:
+    """Draw prices of a strategy of the caller until they differ."""
+    others = level.filter(lambda one: one[0] not in taken) if taken else level
+    return st.lists(others, min_size=least, max_size=most, unique_by=itemgetter(0)).map(dict)
 
 
 def levels() -> st.SearchStrategy[Levels]:
