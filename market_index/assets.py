@@ -12,6 +12,7 @@ from attrs import frozen
 
 from market_index import cip14, cip67
 from market_index.errors import InvalidAssetId, safe_repr
+from market_index.value import Value
 
 POLICY_ID_LENGTH: Final = 28
 """Bytes in a policy id: a Blake2b-224 hash of the minting script."""
@@ -27,8 +28,8 @@ _MAX_ASSET_NAME_DIGITS: Final = 2 * MAX_ASSET_NAME_LENGTH
 
 
 @final
-@frozen(init=False, repr=False, order=True)
-class AssetId:
+@frozen(repr=False, order=True)
+class AssetId(Value):
     """The identifier of an asset on the ledger: a policy id (28 bytes) and an asset name (0 to 32 bytes).
 
     ADA, the ledger's own asset, has neither: it is the constant `ADA`. Identifiers compare in ledger order:
@@ -50,7 +51,8 @@ class AssetId:
     policy_id: bytes
     asset_name: bytes
 
-    def __init__(self, policy_id: bytes, asset_name: bytes) -> None:
+    def __attrs_post_init__(self) -> None:
+        policy_id, asset_name = self.policy_id, self.asset_name
         if type(policy_id) is not bytes or type(asset_name) is not bytes:
             part, value = ("asset_name", asset_name) if type(policy_id) is bytes else ("policy_id", policy_id)
             raise InvalidAssetId(f"{part} must be bytes, got {type(value).__name__}: {safe_repr(value)}")
@@ -63,7 +65,6 @@ class AssetId:
                 f"asset_name must have at most {MAX_ASSET_NAME_LENGTH} bytes, "
                 f"got {len(asset_name)}: {safe_repr(asset_name)}"
             )
-        self.__attrs_init__(policy_id, asset_name)
 
     @staticmethod
     def parse(text: str) -> AssetId:

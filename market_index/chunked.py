@@ -20,13 +20,13 @@ Theory of operation
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Collection, MutableSequence, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 from zlib import crc32
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 if TYPE_CHECKING:
     from market_index.wire.parts import EncodedPart
@@ -62,20 +62,13 @@ class KeyOrder(Generic[K, V]):
 
 
 @final
+@define(weakref_slot=False)
 class Chunk(Generic[K, V]):
     """Adjacent keys and their values, which never change once the chunk is shared. `encoded` is a cache."""
 
-    __slots__ = ("encoded", "keys", "values")
-
-    def __init__(self, keys: list[K], values: MutableSequence[V], encoded: EncodedPart | None = None) -> None:
-        self.keys: list[K] = keys
-        self.values: MutableSequence[V] = values
-        self.encoded: EncodedPart | None = encoded
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Chunk) and self.keys == other.keys and self.values == other.values
-
-    __hash__: ClassVar[None]  # type: ignore[assignment]  # only a whole sequence is hashed, over its columns
+    keys: list[K]
+    values: MutableSequence[V]
+    encoded: EncodedPart | None = field(default=None, eq=False)
 
     def set(self, position: int, key: K, before: V | None, value: V | None) -> None:
         """Set the value of a key at its position, in a chunk that is not shared yet. None: absent."""
@@ -91,49 +84,60 @@ class Chunk(Generic[K, V]):
         return Chunk(self.keys[piece], self.values[piece])
 
 
+@final
+@frozen(repr=False, weakref_slot=False)
 class Chunked(Generic[K, V]):
-    """Immutable base class of sorted keys and values in chunks.
+    """Sorted keys and their values in chunks. Immutable; callers must not change the chunks.
 
-    The methods do not validate: a subclass defines keys and values, and accepts only valid ones.
+    The methods do not validate: the owner defines keys and values, and passes only valid ones. Two are equal if they
+    have the same keys and values; shared chunks are compared by identity.
+
+    >>> content = Chunked.of(KeyOrder(str.encode), Chunk([], []))
+    >>> following = content.changed([("b", 7), ("a", 5)])
+    >>> following.keys, following.values, following.changed([("a", None)]).keys
+    (('a', 'b'), (5, 7), ('b',))
     """
 
-    __slots__ = ("_bounds", "_chunks", "_order", "_size")
-    _order: KeyOrder[K, V]
-    _chunks: list[Chunk[K, V]]
-    _bounds: tuple[Any, ...]
-    _size: int
+    order: KeyOrder[K, V]
+    chunks: list[Chunk[K, V]]
+    bounds: tuple[Any, ...] = field(eq=False)
+    size: int
 
-    def __init__(self, order: KeyOrder[K, V], whole: Chunk[K, V]) -> None:
+    @staticmethod
+    def of(order: KeyOrder[K, V], whole: Chunk[K, V]) -> Chunked[K, V]:
         """Split a chunk of sorted, different keys at its boundaries."""
-        self._order = order
-        self._size = len(whole.keys)
-        self._chunks = [whole] if self._size <= MAX_UNSPLIT else _split(order, whole)
-        self._bounds = _bounds(order, self._chunks)
+        size = len(whole.keys)
+        chunks = [whole] if size <= MAX_UNSPLIT else _split(order, whole)
+        return Chunked(order, chunks, _bounds(order, chunks), size)
 
     @property
-    def chunks(self) -> tuple[Chunk[K, V], ...]:
-        """The chunks, for code that caches a result per chunk. Callers must not change them."""
-        return tuple(self._chunks)
+    def keys(self) -> tuple[K, ...]:
+        """All keys, in order."""
+        return tuple(chain.from_iterable([chunk.keys for chunk in self.chunks]))
 
-    def _has_same_content(self, other: Chunked[K, V]) -> bool:
-        """Whether the other object has the same keys and values. Shared chunks are compared by identity."""
-        return self._order is other._order and self._size == other._size and self._chunks == other._chunks
+    @property
+    def values(self) -> tuple[V, ...]:
+        """The value of each key."""
+        return tuple(chain.from_iterable([chunk.values for chunk in self.chunks]))
 
-    def _at(self, key: K) -> V | None:
+    def __hash__(self) -> int:
+        return hash((self.keys, self.values))
+
+    def at(self, key: K) -> V | None:
         """Return the value of a key, or None if the key is absent."""
-        sort_key, bounds = self._order.sort_key, self._bounds
+        sort_key, bounds = self.order.sort_key, self.bounds
         sought: Any = key if sort_key is None else sort_key(key)
-        chunk = self._chunks[bisect_left(bounds, sought) if bounds else 0]
+        chunk = self.chunks[bisect_left(bounds, sought) if bounds else 0]
         position = bisect_left(chunk.keys, sought, key=sort_key)
         return chunk.values[position] if position < len(chunk.keys) and chunk.keys[position] == key else None
 
-    def _changes_since(self, earlier: Chunked[K, V]) -> tuple[list[tuple[K, V]], list[tuple[K, V]]]:
+    def changes_since(self, earlier: Chunked[K, V]) -> tuple[list[tuple[K, V]], list[tuple[K, V]]]:
         """Return the entries that the earlier object lacks, and its entries whose keys this object lacks.
 
         Shared chunks are skipped.
         """
-        pairs = [pair for pair in zip(self._chunks, earlier._chunks, strict=False) if pair[0] is not pair[1]]
-        if len(self._chunks) == len(earlier._chunks) and all(now.keys == before.keys for now, before in pairs):
+        pairs = [pair for pair in zip(self.chunks, earlier.chunks, strict=False) if pair[0] is not pair[1]]
+        if len(self.chunks) == len(earlier.chunks) and all(now.keys == before.keys for now, before in pairs):
             # Only values changed, as in most changes of an index. This takes a fifth of the time.
             return [
                 (key, value)
@@ -141,7 +145,7 @@ class Chunked(Generic[K, V]):
                 for key, value, known in zip(now.keys, now.values, before.values, strict=True)
                 if value is not known and value != known
             ], []
-        shared = set(map(id, self._chunks)) & set(map(id, earlier._chunks))
+        shared = set(map(id, self.chunks)) & set(map(id, earlier.chunks))
         entries, known_entries = self._entries_outside(shared), earlier._entries_outside(shared)
         changed = [entry for octets, entry in entries.items() if entry != known_entries.get(octets)]
         return changed, [entry for octets, entry in known_entries.items() if octets not in entries]
@@ -151,27 +155,27 @@ class Chunked(Generic[K, V]):
 
         By bytes, because hashes of numbers are predictable: an attacker could choose prices that collide.
         """
-        octets = self._order.octets
+        octets = self.order.octets
         return {
             octets(key): (key, value)
-            for chunk in self._chunks
+            for chunk in self.chunks
             if id(chunk) not in chunks
             for key, value in zip(chunk.keys, chunk.values, strict=True)
         }
 
-    def _changed(self, changes: Collection[tuple[K, V | None]]) -> Self:
+    def changed(self, changes: Collection[tuple[K, V | None]]) -> Chunked[K, V]:
         """Return the sequence after setting each key to its value, or itself if nothing changes.
 
         None removes the key; removing an absent key changes nothing. If a key repeats, the last change wins.
         """
-        order, bounds, size = self._order, self._bounds, self._size
+        order, bounds, size = self.order, self.bounds, self.size
         sort_key, is_split = order.sort_key, size > MAX_UNSPLIT
         if len(changes) > 1:
             # Inserting keys in their order moves only the old keys of a chunk. The sort is stable.
             by_key = itemgetter(0) if sort_key is None else lambda change: sort_key(change[0])
             changes = sorted(changes, key=by_key)
         # A chunk at its place in `shared` is copied before it is changed, and so is the list.
-        chunks = shared = self._chunks
+        chunks = shared = self.chunks
         # The places of chunks that must be split again, because a boundary was added or removed.
         places = set() if is_split else {0}
         for key, value in changes:
@@ -200,34 +204,29 @@ class Chunked(Generic[K, V]):
             bounds = _bounds(order, chunks)
         return self if chunks is shared else self._derived(chunks, bounds, size)
 
-    def _head(self, count: int) -> Self:
+    def head(self, count: int) -> Chunked[K, V]:
         """Return the sequence of the first `count` keys, or itself if it has no more."""
-        if count >= self._size:
+        if count >= self.size:
             return self
         at, left = 0, count
-        while left >= len(self._chunks[at].keys):
-            left -= len(self._chunks[at].keys)
+        while left >= len(self.chunks[at].keys):
+            left -= len(self.chunks[at].keys)
             at += 1
-        return self._derived([*self._chunks[:at], self._chunks[at][:left]], self._bounds[:at], count)
+        return self._derived([*self.chunks[:at], self.chunks[at][:left]], self.bounds[:at], count)
 
-    def _front(self, count: int) -> Chunk[K, V]:
+    def front(self, count: int) -> Chunk[K, V]:
         """Return a chunk that starts with the first `count` keys, or with all if there are no more."""
-        at, left = 0, count - len(self._chunks[0].keys)
-        while left > 0 and at + 1 < len(self._chunks):
+        at, left = 0, count - len(self.chunks[0].keys)
+        while left > 0 and at + 1 < len(self.chunks):
             at += 1
-            left -= len(self._chunks[at].keys)
-        return _joined(self._chunks[: at + 1])
+            left -= len(self.chunks[at].keys)
+        return _joined(self.chunks[: at + 1])
 
-    def _derived(self, chunks: list[Chunk[K, V]], bounds: tuple[Any, ...], size: int) -> Self:
-        """Return the sequence of these chunks, joined into one if it is small, without the constructor."""
+    def _derived(self, chunks: list[Chunk[K, V]], bounds: tuple[Any, ...], size: int) -> Chunked[K, V]:
+        """Return the sequence of these chunks, joined into one if it is small."""
         if size <= MAX_UNSPLIT and len(chunks) > 1:
             chunks, bounds = [_joined(chunks)], ()
-        derived = object.__new__(type(self))
-        derived._order = self._order
-        derived._chunks = chunks
-        derived._bounds = bounds
-        derived._size = size
-        return derived
+        return Chunked(self.order, chunks, bounds, size)
 
 
 def _split(order: KeyOrder[K, V], whole: Chunk[K, V]) -> list[Chunk[K, V]]:
@@ -269,41 +268,3 @@ def _split_again(order: KeyOrder[K, V], chunks: list[Chunk[K, V]], places: list[
         result += pieces if end == last else pieces[:-1]
         start = end + 1
     return result + chunks[start:]
-
-
-@final
-class Table(Chunked[K, V], Mapping[K, V]):
-    """An immutable sorted mapping. Derived mappings share its unchanged chunks.
-
-    >>> table = Table(KeyOrder(str.encode), Chunk([], []))
-    >>> following = table.changed([("b", 7), ("a", 5)])
-    >>> dict(following), dict(following.changed([("a", None)]))
-    ({'a': 5, 'b': 7}, {'b': 7})
-    """
-
-    __slots__ = ()
-
-    def changed(self, changes: Collection[tuple[K, V | None]]) -> Table[K, V]:
-        """Return the mapping after setting each key to its value; None removes the key. The last change wins."""
-        return self._changed(changes)
-
-    def at(self, key: K) -> V | None:
-        """Return the value of a key, or None. It takes half the time of `get`."""
-        return self._at(key)
-
-    def __getitem__(self, key: K) -> V:
-        value = self._at(key)
-        if value is None:
-            raise KeyError(key)
-        return value
-
-    def __iter__(self) -> Iterator[K]:
-        return chain.from_iterable([chunk.keys for chunk in self._chunks])
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __eq__(self, other: object) -> bool:
-        return self._has_same_content(other) if type(other) is Table else NotImplemented
-
-    __hash__: ClassVar[None]  # type: ignore[assignment]  # tables are compared, and never keys

@@ -9,21 +9,22 @@ from array import array
 from bisect import bisect_right
 from decimal import Decimal, localcontext
 from itertools import accumulate, groupby
-from operator import mul
-from typing import Final, final
+from operator import attrgetter, mul
+from typing import Any, Final, final
 
 from attrs import frozen
 
 from market_index.errors import InvalidPrice
 from market_index.levels import MAX_LIQUIDITY, REPR_LEVELS, Levels, levels_of_columns, reject_total
 from market_index.prices import EXACT, Side, plain, steps_for_takers, to_price
+from market_index.value import Value
 
 _ONE: Final = Decimal(1)
 
 
 @final
 @frozen
-class Liquidity:
+class Liquidity(Value):
     """The liquidity of one side of a book, or of part of a side.
 
     `base` is a whole number in the smallest unit of the base asset. `quote` is the exact value at the price of each
@@ -36,7 +37,7 @@ class Liquidity:
 
 @final
 @frozen
-class CumulativeLevel:
+class CumulativeLevel(Value):
     """A price of one side of a book, and the total liquidity at this and better prices: one step of a depth chart.
 
     `base` and `quote` are running totals, in the units of `Liquidity`.
@@ -52,6 +53,10 @@ class CumulativeLevels(tuple[CumulativeLevel, ...]):
     """The result of `OrderBook.cumulative`: a tuple of `CumulativeLevel`, best price first, with a short `repr`."""
 
     __slots__ = ()
+
+    def to_columns(self) -> dict[str, tuple[Any, ...]]:
+        """Return the columns by name: price, base and quote."""
+        return {name: tuple(map(attrgetter(name), self)) for name in ("price", "base", "quote")}
 
     def __repr__(self) -> str:
         best = ", ".join(map(repr, self[:REPR_LEVELS]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 from attrs import frozen
 
@@ -16,6 +16,7 @@ from market_index.errors import safe_repr
 from market_index.levels import Levels
 from market_index.notebook import html_table
 from market_index.prices import EXACT, Side, price_for_takers, to_ratio
+from market_index.value import Value
 
 Unit: TypeAlias = Literal["base", "quote"]
 """The unit of an amount: the smallest unit of the base asset, or of the quote asset."""
@@ -26,7 +27,7 @@ _MAX_QUOTE: Final = 10**90
 
 @final
 @frozen
-class SimulatedFill:
+class SimulatedFill(Value):
     """The result of `OrderBook.simulate_fill`: the trade that an amount would make with one side of a book.
 
     `filled` is a whole number in the smallest unit of the base asset. `paid` is its exact value in the smallest unit of
@@ -57,6 +58,11 @@ class SimulatedFill:
         """The price of the last level taken; None if nothing is filled."""
         return self.levels[-1].price if self.levels else None
 
+    def to_row(self) -> dict[str, Any]:
+        """Return the figures by name, such as for `pandas.DataFrame([fill.to_row() for fill in fills])`."""
+        names = ("filled", "paid", "average_price", "best_price", "worst_price", "complete")
+        return {name: getattr(self, name) for name in names}
+
     def slippage(self, reference: Decimal | Fraction | str | None) -> Fraction | None:
         """Return by which share the exact average price is worse than a reference; negative if it is better.
 
@@ -81,9 +87,7 @@ class SimulatedFill:
     def _repr_html_(self) -> str:
         taken = f"{len(self.levels):,} {self.levels.side.value}{'' if len(self.levels) == 1 else 's'}"
         title = f"simulated fill of {taken}{'' if self.complete else ', not complete: the side has less'}"
-        rows = [
-            (name, getattr(self, name)) for name in ("filled", "paid", "average_price", "best_price", "worst_price")
-        ]
+        rows = [row for row in self.to_row().items() if row[0] != "complete"]
         return html_table(title, (), rows)
 
 

@@ -12,6 +12,7 @@ from typing import Final, final
 from attrs import field, frozen
 
 from market_index.errors import InvalidFreshness, safe_repr
+from market_index.value import Value
 
 __all__ = ["Freshness", "format_time", "parse_time"]
 
@@ -60,7 +61,7 @@ def _in_utc(time: datetime) -> datetime:
     )
 
 
-def _checked_as_of(as_of: str | None) -> str | None:
+def checked_as_of(as_of: str | None) -> str | None:
     if as_of is None:
         return None
     if type(as_of) is not str or not 1 <= len(as_of) <= MAX_AS_OF_CHARACTERS or not _is_printable(as_of):
@@ -75,7 +76,7 @@ def _is_printable(text: str) -> bool:
     return text.isascii() and text.isprintable() and text == text.strip(" ")
 
 
-def _checked_time(time: datetime | None) -> datetime | None:
+def checked_time(time: datetime | None) -> datetime | None:
     if time is None:
         return None
     if not isinstance(time, datetime) or time.utcoffset() is None:
@@ -88,7 +89,7 @@ def _checked_time(time: datetime | None) -> datetime | None:
 
 @final
 @frozen
-class Freshness:
+class Freshness(Value):
     """What order books reflect, and when they were published; None where unknown.
 
     `as_of` is in the terms of the publisher, such as a slot: 1 to 200 printable ASCII characters, without a space at
@@ -101,8 +102,14 @@ class Freshness:
         InvalidFreshness: `as_of` is another value, or `published_at` is not a datetime with a time zone.
     """
 
-    as_of: str | None = field(default=None, converter=_checked_as_of)
-    published_at: datetime | None = field(default=None, converter=_checked_time)
+    as_of: str | None = field(default=None, converter=checked_as_of)
+    published_at: datetime | None = field(default=None, converter=checked_time)
+
+    def __attrs_post_init__(self) -> None:
+        # msgspec calls no converters.
+        checked_as_of(self.as_of)
+        if self.published_at != checked_time(self.published_at):
+            raise InvalidFreshness(f"published_at must be in UTC and milliseconds, got {safe_repr(self.published_at)}")
 
     def changed(self, as_of: str | None = None, published_at: datetime | None = None) -> Freshness:
         """Return the freshness with these values; None keeps the present value."""

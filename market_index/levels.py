@@ -12,14 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequen
 from decimal import Decimal
 from itertools import chain, repeat
 from operator import attrgetter, gt, itemgetter, lt
-from typing import Final, NoReturn, TypeAlias, final, overload
+from typing import Any, Final, NoReturn, TypeAlias, final, overload
 
-from attrs import frozen
+from attrs import field, frozen
 
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.notebook import SHOWN_ROWS, html_table
-from market_index.prices import EXACT, Side, price_text, require_side, to_price
+from market_index.prices import EXACT, Side, parse_prices, price_text, require_price, require_side, to_price
+from market_index.value import Value, print_call
 
 MAX_LIQUIDITY: Final = 2**64 - 1
 """The maximum liquidity of an order or a level, in the smallest unit of the base asset (decision 1)."""
@@ -27,10 +28,13 @@ MAX_LIQUIDITY: Final = 2**64 - 1
 REPR_LEVELS: Final = 3
 """The number of levels in the `repr` of one side."""
 
+PRINTED_LEVELS: Final = 200
+"""The number of levels of one side that IPython and Hypothesis print."""
+
 
 @final
-@frozen(init=False, weakref_slot=False)
-class PriceLevel:
+@frozen(weakref_slot=False)
+class PriceLevel(Value):
     """The liquidity at exactly one price.
 
     `price` is in quote units per one base unit, both in smallest units. `accumulated_liquidity` is the total at this
@@ -45,14 +49,17 @@ class PriceLevel:
         InvalidOrderBook: `accumulated_liquidity` is not an int from 1 to 2^64-1.
     """
 
-    price: Decimal
+    price: Decimal = field(converter=to_price)
     accumulated_liquidity: int
 
-    def __init__(self, price: Decimal | str, accumulated_liquidity: int) -> None:
-        price = to_price(price)
-        if type(accumulated_liquidity) is not int or not 0 < accumulated_liquidity <= MAX_LIQUIDITY:
-            reject_amount("accumulated_liquidity", accumulated_liquidity, "from 1 to 2^64-1")
-        self.__attrs_init__(price, accumulated_liquidity)
+    def __attrs_post_init__(self) -> None:
+        require_price(self.price)
+        if type(self.accumulated_liquidity) is not int or not 0 < self.accumulated_liquidity <= MAX_LIQUIDITY:
+            reject_amount("accumulated_liquidity", self.accumulated_liquidity, "from 1 to 2^64-1")
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
+        del cycle
+        printer.text(f"PriceLevel({price_text(self.price)!r}, {self.accumulated_liquidity})")
 
 
 Entry: TypeAlias = PriceLevel | tuple[Decimal | str, int]
@@ -99,8 +106,26 @@ def _order(side: Side) -> KeyOrder[Decimal, int]:
     return _BID_ORDER if side is Side.BID else _ASK_ORDER
 
 
+def _by_price(side: Side, levels: Iterable[PriceLevel]) -> Chunked[Decimal, int]:
+    """Return the columns of levels in the order of their side; `attrs.evolve` passes the columns of a `Levels`."""
+    require_side(side)
+    given: object = levels
+    if type(given) is Chunked:
+        if given.order is _order(side):
+            return given
+        levels = _unchecked_levels(list(given.keys), given.values)
+    entries = tuple(levels)
+    for position, level in enumerate(entries):
+        if type(level) is not PriceLevel:
+            raise InvalidOrderBook(f"{side.value}s[{position}] must be a PriceLevel, got {safe_repr(level)}")
+    prices = list(map(_PRICE, entries))
+    require_order(side, prices)
+    return Chunked.of(_order(side), Chunk(prices, array("Q", map(_AMOUNT, entries))))
+
+
 @final
-class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
+@frozen(init=False, repr=False, weakref_slot=False)
+class Levels(Value, Sequence[PriceLevel]):
     """One side of a book: an immutable sequence of `PriceLevel`, best price first, one level per price.
 
     `prices` and `amounts` are its columns. A slice is a tuple of levels. Derived levels share their unchanged chunks.
@@ -115,32 +140,37 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         InvalidOrderBook: An element is not a `PriceLevel`, or prices are out of order; the message names the place.
     """
 
-    __slots__ = ()
+    side: Side
+    """The side of the book."""
 
+    by_price: Chunked[Decimal, int] = field(alias="levels")
+
+    # Not a converter: type checkers know none that takes another field.
     def __init__(self, side: Side, levels: Iterable[PriceLevel] = ()) -> None:
-        require_side(side)
-        entries = tuple(levels)
-        for position, level in enumerate(entries):
-            if type(level) is not PriceLevel:
-                raise InvalidOrderBook(f"{side.value}s[{position}] must be a PriceLevel, got {safe_repr(level)}")
-        prices = list(map(_PRICE, entries))
-        require_order(side, prices)
-        super().__init__(_order(side), Chunk(prices, array("Q", map(_AMOUNT, entries))))
+        self.__attrs_init__(side, _by_price(side, levels))
 
     @property
-    def side(self) -> Side:
-        """The side of the book."""
-        return Side.BID if self._order is _BID_ORDER else Side.ASK
+    def chunks(self) -> list[LevelsChunk]:
+        """The chunks, for code that caches a result per chunk. Callers must not change them."""
+        return self.by_price.chunks
 
     @property
     def prices(self) -> tuple[Decimal, ...]:
         """The price of each level."""
-        return tuple(chain.from_iterable([chunk.keys for chunk in self._chunks]))
+        return self.by_price.keys
 
     @property
     def amounts(self) -> tuple[int, ...]:
         """The accumulated liquidity of each level."""
-        return tuple(chain.from_iterable([chunk.values for chunk in self._chunks]))
+        return self.by_price.values
+
+    def to_columns(self) -> dict[str, tuple[Any, ...]]:
+        """Return the columns by name, such as for `pandas.DataFrame(book.asks.to_columns())`.
+
+        >>> Levels(Side.ASK, [PriceLevel("0.5", 7)]).to_columns()
+        {'price': (Decimal('0.5'),), 'accumulated_liquidity': (7,)}
+        """
+        return {"price": self.prices, "accumulated_liquidity": self.amounts}
 
     def amount_at(self, price: Decimal | str) -> int:
         """Return the liquidity at exactly this price, 0 if there is no such level.
@@ -148,11 +178,11 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         Raises:
             InvalidPrice: The value is not a price.
         """
-        return self._at(to_price(price)) or 0
+        return self.by_price.at(to_price(price)) or 0
 
     def head(self, count: int) -> Levels:
         """Return the best `count` levels, or itself if it has no more."""
-        return self._head(max(count, 0))
+        return self.of(self.by_price.head(max(count, 0)))
 
     def applied(self, entries: Iterable[Entry]) -> Levels:
         """Return the levels after setting each price to its absolute amount, or itself if nothing changes.
@@ -161,7 +191,16 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
             InvalidOrderBook: An entry or its amount is invalid; the message names the place.
             InvalidPrice: A price is invalid; the message names the place.
         """
-        return self._changed(read_entries(self.side, entries))
+        return self.of(self.by_price.changed(read_entries(self.side, entries)))
+
+    def of(self, by_price: Chunked[Decimal, int]) -> Levels:
+        """Return the levels of valid columns of this side, or itself if they are its own."""
+        if by_price is self.by_price:
+            return self
+        levels = object.__new__(Levels)
+        _SET_SIDE(levels, self.side)
+        _SET_BY_PRICE(levels, by_price)
+        return levels
 
     def changes_since(self, earlier: Levels) -> LevelChanges:
         """Return the changes that turn earlier levels into these: prices and absolute amounts, 0 for a removed level.
@@ -173,14 +212,14 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         """
         if earlier.side is not self.side:
             raise ValueError(f"the earlier levels must be {self.side.value}s, got {earlier.side.value}s")
-        changed, removed = self._changes_since(earlier)
+        changed, removed = self.by_price.changes_since(earlier.by_price)
         return (*changed, *[(price, 0) for price, _ in removed])
 
     def __len__(self) -> int:
-        return self._size
+        return self.by_price.size
 
     def __iter__(self) -> Iterator[PriceLevel]:
-        return chain.from_iterable([_unchecked_levels(chunk.keys, chunk.values) for chunk in self._chunks])
+        return chain.from_iterable([_unchecked_levels(chunk.keys, chunk.values) for chunk in self.chunks])
 
     @overload
     def __getitem__(self, index: int) -> PriceLevel: ...
@@ -188,26 +227,22 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
     def __getitem__(self, index: slice) -> tuple[PriceLevel, ...]: ...
     def __getitem__(self, index: int | slice) -> PriceLevel | tuple[PriceLevel, ...]:
         if isinstance(index, slice):
-            chosen = range(self._size)[index]
+            chosen = range(len(self))[index]
             if not chosen:
                 return ()
-            front = self._front(max(chosen.start + 1, chosen.stop))
+            front = self.by_price.front(max(chosen.start + 1, chosen.stop))
             # A negative stop is before the first level.
             piece = slice(chosen.start, None if chosen.stop < 0 else chosen.stop, chosen.step)
             return tuple(_unchecked_levels(front.keys[piece], front.values[piece]))
-        at, position = 0, range(self._size)[index]
-        while position >= len(self._chunks[at].keys):
-            position -= len(self._chunks[at].keys)
-            at += 1
+        position = range(self.by_price.size)[index]
+        for chunk in self.by_price.chunks:
+            if position < len(chunk.keys):
+                break
+            position -= len(chunk.keys)
         level = object.__new__(PriceLevel)
-        level.__attrs_init__(self._chunks[at].keys[position], self._chunks[at].values[position])
+        _SET_PRICE(level, chunk.keys[position])
+        _SET_AMOUNT(level, chunk.values[position])
         return level
-
-    def __eq__(self, other: object) -> bool:
-        return self._has_same_content(other) if type(other) is Levels else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash((self.side, self.prices, self.amounts))
 
     def __repr__(self) -> str:
         best = ", ".join(map(repr, self[:REPR_LEVELS]))
@@ -223,16 +258,34 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
             left_out=len(self) - SHOWN_ROWS,
         )
 
-    def __reduce__(self) -> tuple[type[Levels], tuple[Side, tuple[PriceLevel, ...]]]:
-        return Levels, (self.side, tuple(self))
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
+        del cycle
+        if len(self) > PRINTED_LEVELS:
+            printer.text(repr(self))
+        else:
+            print_call(printer, "Levels", self.side, list(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _levels_of_pickle, (self.side, " ".join(map(str, self.prices)), array("Q", self.amounts))
+
+
+_SET_SIDE: Final = Levels.__dict__["side"].__set__
+_SET_BY_PRICE: Final = Levels.__dict__["by_price"].__set__
+
+
+def _levels_of_pickle(side: Side, prices: str, amounts: MutableSequence[int]) -> Levels:
+    column = array("Q", amounts)
+    for position, amount in enumerate(column):
+        if not amount:
+            reject_amount(f"{side.value}s[{position}].accumulated_liquidity", amount, "from 1 to 2^64-1")
+    return levels_of_columns(side, parse_prices(prices.split()), column)
 
 
 def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequence[int]) -> Levels:
     """Return the levels of two columns: prices from `market_index.prices`, and an array of amounts from 1 to 2^64-1."""
     require_order(side, prices)
     levels = object.__new__(Levels)
-    # Without the constructor of `Levels`, which takes levels and validates them.
-    Chunked.__init__(levels, _order(side), Chunk(prices, amounts))
+    levels.__attrs_init__(side, Chunked.of(_order(side), Chunk(prices, amounts)))
     return levels
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import suppress
 from threading import Condition
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, final
 
 from market_index.errors import InvalidOrderBook, safe_repr
 from market_index.freshness import Freshness
@@ -187,6 +187,9 @@ class LiveIndex:
         for loop, event in events.items():
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(event.set)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a LiveIndex cannot be copied or pickled, because tasks wait for it: copy its `current`")
 
     def __repr__(self) -> str:
         return f"<LiveIndex: {len(self._current)} pairs>"

@@ -10,27 +10,68 @@ from collections.abc import Iterable
 from decimal import Decimal
 from itertools import zip_longest
 from types import EllipsisType
-from typing import Final, final
+from typing import Any, Final, final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from market_index import depth, fills
 from market_index.depth import CumulativeLevels, Liquidity
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.fills import SimulatedFill, Unit
-from market_index.levels import Entry, LevelChanges, Levels, PriceLevel, gathered, levels_of_totals, price_key
+from market_index.levels import (
+    PRINTED_LEVELS,
+    Entry,
+    LevelChanges,
+    Levels,
+    PriceLevel,
+    gathered,
+    levels_of_totals,
+    price_key,
+)
 from market_index.notebook import SHOWN_ROWS, html_table, to_html
 from market_index.orders import Order
 from market_index.pairs import Pair, require_trackable
-from market_index.prices import EXACT, Side, plain, require_side, to_price
+from market_index.prices import EXACT, Side, plain, price_text, require_price, require_side, to_price
+from market_index.value import Value, print_call
 
 _HALF: Final = Decimal("0.5")
 _NO_CHANGES: Final[tuple[Entry, ...]] = ()
 
 
+def _side(side: Side, levels: Iterable[PriceLevel]) -> Levels:
+    """Return the levels of a side. Raises `InvalidOrderBook`, which names the place."""
+    if type(levels) is Levels and levels.side is side:
+        return levels
+    if not isinstance(levels, Iterable):
+        raise InvalidOrderBook(
+            f"{side.value}s must be a sequence of PriceLevel, best price first, got {safe_repr(levels)}"
+        )
+    return Levels(side, levels)
+
+
+def _bids(levels: Iterable[PriceLevel]) -> Levels:
+    return _side(Side.BID, levels)
+
+
+def _asks(levels: Iterable[PriceLevel]) -> Levels:
+    return _side(Side.ASK, levels)
+
+
+def _spot(spot: Decimal | str | None) -> Decimal | None:
+    return None if spot is None else _priced("spot", spot)
+
+
+def _priced(name: str, value: Decimal | str) -> Decimal:
+    """Return a number in the range of a price. Raises `InvalidPrice`, which names the argument."""
+    try:
+        return to_price(value)
+    except MarketIndexError as error:
+        raise error.at(name) from None
+
+
 @final
-@frozen(init=False)
-class OrderBook:
+@frozen
+class OrderBook(Value):
     """The order book of one pair at one moment: bids highest price first, asks lowest first, and the spot price.
 
     The constructor requires sorted levels, one per price. `from_levels` and `from_orders` accept any order, and `apply`
@@ -51,20 +92,14 @@ class OrderBook:
     """
 
     pair: Pair
-    bids: Levels
-    asks: Levels
-    spot: Decimal | None
+    bids: Levels = field(default=Levels(Side.BID), converter=_bids)
+    asks: Levels = field(default=Levels(Side.ASK), converter=_asks)
+    spot: Decimal | None = field(default=None, converter=_spot)
 
-    def __init__(
-        self,
-        pair: Pair,
-        bids: Iterable[PriceLevel] = (),
-        asks: Iterable[PriceLevel] = (),
-        spot: Decimal | str | None = None,
-    ) -> None:
-        bids, asks = _side(Side.BID, bids), _side(Side.ASK, asks)
-        require_trackable(pair)
-        self.__attrs_init__(pair, bids, asks, _spot(spot))
+    def __attrs_post_init__(self) -> None:
+        require_trackable(self.pair)
+        if self.spot is not None:
+            require_price(self.spot)
 
     @classmethod
     def from_levels(
@@ -292,8 +327,11 @@ class OrderBook:
         deepest = max(len(self.bids), len(self.asks))
         return html_table(title, ("amount", "bid", "ask", "amount"), rows, left_out=deepest - SHOWN_ROWS)
 
-    def __reduce__(self) -> tuple[type[OrderBook], tuple[Pair, Levels, Levels, Decimal | None]]:
-        return OrderBook, (self.pair, self.bids, self.asks, self.spot)
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
+        del cycle
+        bids, asks = [list(side) if len(side) <= PRINTED_LEVELS else side for side in (self.bids, self.asks)]
+        spot = None if self.spot is None else price_text(self.spot)
+        print_call(printer, "OrderBook", self.pair, bids=bids or None, asks=asks or None, spot=spot)
 
     def _levels(self, side: Side) -> Levels:
         require_side(side)
@@ -302,28 +340,13 @@ class OrderBook:
     def _with(self, bids: Levels, asks: Levels, spot: Decimal | None) -> OrderBook:
         """Return a book of this pair with valid sides and spot, without validating them again."""
         book = object.__new__(OrderBook)
-        book.__attrs_init__(self.pair, bids, asks, spot)
+        _SET_PAIR(book, self.pair)
+        _SET_BIDS(book, bids)
+        _SET_ASKS(book, asks)
+        _SET_SPOT(book, spot)
         return book
 
 
-def _side(side: Side, levels: Iterable[PriceLevel]) -> Levels:
-    """Return the levels of a side. Raises `InvalidOrderBook`, which names the place."""
-    if type(levels) is Levels and levels.side is side:
-        return levels
-    if not isinstance(levels, Iterable):
-        raise InvalidOrderBook(
-            f"{side.value}s must be a sequence of PriceLevel, best price first, got {safe_repr(levels)}"
-        )
-    return Levels(side, levels)
-
-
-def _spot(spot: Decimal | str | None) -> Decimal | None:
-    return None if spot is None else _priced("spot", spot)
-
-
-def _priced(name: str, value: Decimal | str) -> Decimal:
-    """Return a number in the range of a price. Raises `InvalidPrice`, which names the argument."""
-    try:
-        return to_price(value)
-    except MarketIndexError as error:
-        raise error.at(name) from None
+_SET_PAIR, _SET_BIDS, _SET_ASKS, _SET_SPOT = [
+    OrderBook.__dict__[name].__set__ for name in ("pair", "bids", "asks", "spot")
+]

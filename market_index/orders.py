@@ -16,6 +16,7 @@ from market_index.errors import InvalidOrderBook, InvalidPrice, safe_repr
 from market_index.levels import MAX_LIQUIDITY, reject_amount, require_amount
 from market_index.pairs import Pair, require_trackable
 from market_index.prices import Side, price_for_takers, to_price_or_ratio, to_ratio
+from market_index.value import Value
 
 
 def _price_repr(price: Decimal | Fraction) -> str:
@@ -27,8 +28,8 @@ def _price_repr(price: Decimal | Fraction) -> str:
 
 
 @final
-@frozen(init=False, weakref_slot=False)
-class Order:
+@frozen(weakref_slot=False)
+class Order(Value):
     """An order: its pair, side, price, and remaining amount of the base asset.
 
     The price is in quote units per one base unit, both in smallest units. The amount is in the smallest unit of the
@@ -52,16 +53,14 @@ class Order:
 
     pair: Pair
     side: Side
-    price: Decimal | Fraction = field(repr=_price_repr)
+    price: Decimal | Fraction = field(repr=_price_repr, converter=to_price_or_ratio)
     amount: int
 
-    def __init__(self, pair: Pair, side: Side, price: Decimal | Fraction | str, amount: int) -> None:
-        require_trackable(pair)
-        if type(side) is not Side:
-            raise InvalidOrderBook(f"side must be Side.BID or Side.ASK, got {safe_repr(side)}")
-        price = to_price_or_ratio(price)
-        require_amount("amount", amount)
-        self.__attrs_init__(pair, side, price, amount)
+    def __attrs_post_init__(self) -> None:
+        require_trackable(self.pair)
+        if type(self.side) is not Side:
+            raise InvalidOrderBook(f"side must be Side.BID or Side.ASK, got {safe_repr(self.side)}")
+        require_amount("amount", self.amount)
 
     @staticmethod
     def from_offer(pair: Pair, *, offered: AssetId, amount: int, price: Decimal | Fraction | str) -> Order:
@@ -105,11 +104,9 @@ class Order:
         else:
             raise InvalidOrderBook(f"offered must be the base or the quote of {pair}, got {safe_repr(offered)}")
         try:
-            order = object.__new__(Order)
-            order.__attrs_init__(pair, side, to_price_or_ratio(ratio), min(amount, MAX_LIQUIDITY))
+            return Order(pair, side, ratio, min(amount, MAX_LIQUIDITY))
         except InvalidPrice as error:
             raise error.at(place) from None
-        return order
 
     @property
     def level_price(self) -> Decimal:

@@ -9,11 +9,13 @@ from decimal import Decimal
 from functools import total_ordering
 from typing import Self, TypeAlias, final
 
-from attrs import frozen
+from attrs import field, frozen
+from attrs.converters import optional
 
 from market_index.assets import AssetId
 from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPairList, MarketIndexError, safe_repr
-from market_index.prices import to_price
+from market_index.prices import require_price, to_price
+from market_index.value import Value
 
 LedgerOrder: TypeAlias = bytes
 """The sort key of a pair: policy id and asset name of the base, then of the quote (decision 9).
@@ -24,8 +26,8 @@ It is one object, because most of the time of a lookup in a large index is cache
 
 @final
 @total_ordering
-@frozen(init=False)
-class Pair:
+@frozen
+class Pair(Value):
     """A trading pair: the base asset, priced in the quote asset.
 
     `ADA/token` and `token/ADA` are two pairs (decision 10). A pair of an asset with itself can be requested, but not
@@ -42,10 +44,9 @@ class Pair:
     base: AssetId
     quote: AssetId
 
-    def __init__(self, base: AssetId, quote: AssetId) -> None:
-        _require_asset("base", base)
-        _require_asset("quote", quote)
-        self.__attrs_init__(base, quote)
+    def __attrs_post_init__(self) -> None:
+        _require_asset("base", self.base)
+        _require_asset("quote", self.quote)
 
     @property
     def ledger_order(self) -> LedgerOrder:
@@ -88,8 +89,8 @@ class PairNotFound(MarketIndexError, KeyError):
 
 
 @final
-@frozen(init=False)
-class PairInfo:
+@frozen
+class PairInfo(Value):
     """One entry of the pair list: the assets of a pair, and its last executed price or None.
 
     `last_spot` is in quote units per one base unit, both in smallest units (decision 2).
@@ -106,14 +107,15 @@ class PairInfo:
 
     base: AssetId
     quote: AssetId
-    last_spot: Decimal | None
+    last_spot: Decimal | None = field(default=None, converter=optional(to_price))
 
-    def __init__(self, base: AssetId, quote: AssetId, last_spot: Decimal | str | None = None) -> None:
-        _require_asset("base", base)
-        _require_asset("quote", quote)
-        if base == quote:
-            raise InvalidPairList(f"base and quote must be different assets, got {safe_repr(str(base))} twice")
-        self.__attrs_init__(base, quote, None if last_spot is None else to_price(last_spot))
+    def __attrs_post_init__(self) -> None:
+        _require_asset("base", self.base)
+        _require_asset("quote", self.quote)
+        if self.base == self.quote:
+            raise InvalidPairList(f"base and quote must be different assets, got {safe_repr(str(self.base))} twice")
+        if self.last_spot is not None:
+            require_price(self.last_spot)
 
     @property
     def pair(self) -> Pair:

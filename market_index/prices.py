@@ -162,6 +162,17 @@ def to_price(value: Decimal | str) -> Decimal:
     return value if _is_canonical(str(value)) else _price(value)
 
 
+def require_price(value: Decimal) -> None:
+    """Require a price as `to_price` returns it. A class checks it after its converters: msgspec calls none.
+
+    Raises:
+        InvalidPrice: The value is not a price, or has trailing zeros.
+    """
+    price = to_price(value)
+    if price is not value and (type(value) is not Decimal or price.as_tuple() != value.as_tuple()):
+        raise InvalidPrice(f"a price must be a Decimal without trailing zeros, got {safe_repr(value)}")
+
+
 def _price(value: Decimal | str) -> Decimal:
     """Return a number as a price. A text must be a decimal."""
     if isinstance(value, Decimal):

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from types import EllipsisType
-from typing import Final, Self, final
+from typing import Any, Final, Self, final
 
-from attrs import Factory, define, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
-from market_index.chunked import Chunk, KeyOrder, Table
+from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidOrderBook, InvalidPrice, MarketIndexError, safe_repr
 from market_index.index import MarketIndex
 from market_index.levels import MAX_LIQUIDITY, Levels, price_key
@@ -25,6 +25,10 @@ from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import LedgerOrder, Pair, require_trackable
 from market_index.prices import Side, price_for_takers, require_side, to_price, to_ratio
+from market_index.value import Value, print_call
+
+PRINTED_ORDERS: Final = 100
+"""The number of resting orders that IPython and Hypothesis print."""
 
 MAX_ID_CHARACTERS: Final = 200
 """The maximum length of an order id."""
@@ -52,13 +56,12 @@ class OrderNotFound(MarketIndexError, KeyError):
         return self
 
 
-_NO_ORDERS: Final[Table[str, Order]] = Table(KeyOrder(str.encode), Chunk([], []))
-_NO_EXCESS: Final[Table[str, int]] = Table(KeyOrder(str.encode), Chunk([], []))
+_NOTHING: Final[Chunked[str, Any]] = Chunked.of(KeyOrder(str.encode), Chunk([], []))
 
 
 @final
 @frozen(init=False, eq=False, repr=False)
-class RestingOrders(Mapping[str, Order]):
+class RestingOrders(Value, Mapping[str, Order]):
     """All resting orders: an immutable mapping from order id to `Order`, over all pairs, sorted by id.
 
     An id is 1 to 200 printable ASCII characters, such as a transaction output. `apply` derives the next value, which
@@ -87,8 +90,8 @@ class RestingOrders(Mapping[str, Order]):
     index: MarketIndex
     """The books of all tracked pairs."""
 
-    _by_id: Table[str, Order] = field()
-    _excess: Table[str, int] = field()
+    _by_id: Chunked[str, Order] = field()
+    _excess: Chunked[str, int] = field()
 
     def __init__(
         self,
@@ -96,7 +99,7 @@ class RestingOrders(Mapping[str, Order]):
         spots: Mapping[Pair, Decimal | Fraction | str | None] = {},
         as_of: str | None = None,
     ) -> None:
-        self.__attrs_init__(MarketIndex(), _NO_ORDERS, _NO_EXCESS)
+        self.__attrs_init__(MarketIndex(), _NOTHING, _NOTHING)
         filled: RestingOrders = self.apply(orders, spots=spots, as_of=as_of)
         self.__attrs_init__(filled.index, filled._by_id, filled._excess)
 
@@ -147,7 +150,7 @@ class RestingOrders(Mapping[str, Order]):
         index = self.index.with_books(*[self._changed_book(change, excess) for change in by_pair.values()])
         by_id: dict[str, Order | None] = dict.fromkeys(gone)
         return self._with(
-            index.with_freshness(index.freshness.changed(as_of)),
+            index if as_of is None else evolve(index, as_of=as_of),
             self._by_id.changed((by_id | placed).items()),
             self._excess.changed(excess.items()),
         )
@@ -188,14 +191,14 @@ class RestingOrders(Mapping[str, Order]):
         """Return the levels after adding differences to their totals."""
         changes: list[tuple[Decimal, int | None]] = []
         for text, (price, difference) in differences.items():
-            shown = levels._at(price) or 0  # noqa: SLF001  # `amount_at` of a valid price
+            shown = levels.by_price.at(price) or 0
             total = shown + difference
             if shown == MAX_LIQUIDITY or total > MAX_LIQUIDITY:
                 level = f"{pair} {levels.side.value} {text}"
                 total += self._excess.at(level) or 0
                 excess[level] = max(total - MAX_LIQUIDITY, 0) or None
             changes.append((price, min(total, MAX_LIQUIDITY) or None))
-        return levels._changed(changes)  # noqa: SLF001  # `applied` of valid changes
+        return levels.of(levels.by_price.changed(changes))
 
     def untrack(self, *pairs: Pair) -> RestingOrders:
         """Stop tracking pairs that have no orders; a pair that is not tracked is ignored.
@@ -240,7 +243,7 @@ class RestingOrders(Mapping[str, Order]):
             if entry[1].pair == pair
         ]
 
-    def _with(self, index: MarketIndex, by_id: Table[str, Order], excess: Table[str, int]) -> RestingOrders:
+    def _with(self, index: MarketIndex, by_id: Chunked[str, Order], excess: Chunked[str, int]) -> RestingOrders:
         following = object.__new__(RestingOrders)
         following.__attrs_init__(index, by_id, excess)
         return following
@@ -252,10 +255,10 @@ class RestingOrders(Mapping[str, Order]):
         return order
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._by_id)
+        return iter(self._by_id.keys)
 
     def __len__(self) -> int:
-        return len(self._by_id)
+        return self._by_id.size
 
     def __eq__(self, other: object) -> bool:
         if type(other) is RestingOrders:
@@ -268,7 +271,14 @@ class RestingOrders(Mapping[str, Order]):
     def __repr__(self) -> str:
         return f"<RestingOrders: {len(self)} orders, {len(self.index)} pairs>"
 
-    def __reduce__(self) -> tuple[type[RestingOrders], tuple[object, ...]]:
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
+        del cycle
+        if len(self) > PRINTED_ORDERS:
+            printer.text(repr(self))
+        else:
+            print_call(printer, "RestingOrders", *self.__reduce__()[1])
+
+    def __reduce__(self) -> tuple[Any, ...]:
         spots = {pair: book.spot for pair, book in self.index.items()}
         return RestingOrders, (dict(self), spots, self.index.as_of)
 

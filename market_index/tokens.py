@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Final, final
 from unicodedata import category
 
@@ -21,6 +22,7 @@ from market_index.cip67 import is_shown
 from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPrice, InvalidTokens, safe_repr
 from market_index.pairs import Pair
 from market_index.prices import to_price_or_ratio, to_ratio
+from market_index.value import Value
 
 MAX_DECIMALS: Final = 255
 """The most decimals of an entry: as the tool of the registry accepts. CIP-26 allows 19."""
@@ -38,7 +40,7 @@ _UNBOUNDED: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[
 
 @final
 @frozen
-class Token:
+class Token(Value):
     """An entry of the registry. Each value is None if the entry does not have it.
 
     `decimals` is the number of decimals of an amount: with 6, 1,500,000 smallest units are shown as 1.5.
@@ -50,9 +52,28 @@ class Token:
     decimals: int | None = None
 
 
+def _add(found: dict[AssetId, Token], token: Token) -> None:
+    """Add an entry. Raises `InvalidTokens` if its asset is ADA, or has an entry already."""
+    if token.asset.is_ada:
+        raise InvalidTokens("an entry must be of a policy id and an asset name, got one of ADA")
+    if found.setdefault(token.asset, token) is not token:
+        raise InvalidTokens(f"an asset must have one entry, got another one of {token.asset}")
+
+
+def _texts(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(texts)
+
+
+def _in_order(entries: Iterable[Token]) -> tuple[Token, ...]:
+    found: dict[AssetId, Token] = {}
+    for token in entries:
+        _add(found, token)
+    return tuple([found[asset] for asset in sorted(found)])
+
+
 @final
-@frozen(init=False, repr=False)
-class Tokens:
+@frozen(repr=False)
+class Tokens(Value):
     """Entries of the token registry by asset: labels, and numbers in human units.
 
     Without entries, it knows only ADA, which has 6 decimals.
@@ -72,24 +93,27 @@ class Tokens:
         InvalidTokens: Two entries have the same asset, or one is of ADA.
     """
 
-    entries: tuple[Token, ...]
+    entries: tuple[Token, ...] = field(default=(), converter=_in_order)
     """The entries in ledger order of their assets."""
 
-    rejected: tuple[str, ...]
+    rejected: tuple[str, ...] = field(default=(), converter=_texts)
     """Why entries of the JSON were left out: the place of each, the rule, and the rejected value."""
 
-    _by_asset: Mapping[AssetId, Token] = field(eq=False)
-    _labels: Mapping[AssetId, str] = field(eq=False)
-    _taken: frozenset[str] = field(eq=False)
+    def __attrs_post_init__(self) -> None:
+        if self.entries != _in_order(self.entries):  # msgspec calls no converters
+            raise InvalidTokens("entries must be in ledger order of their assets")
 
-    def __init__(self, entries: Iterable[Token] = (), rejected: Iterable[str] = ()) -> None:
-        found: dict[AssetId, Token] = {}
-        for token in entries:
-            _add(found, token)
-        in_order = tuple([found[asset] for asset in sorted(found)])
-        labels = _labels(in_order)
-        taken = frozenset(labels.values())
-        self.__attrs_init__(in_order, tuple(rejected), found, labels, taken)
+    @cached_property
+    def _by_asset(self) -> Mapping[AssetId, Token]:
+        return {token.asset: token for token in self.entries}
+
+    @cached_property
+    def _labels(self) -> Mapping[AssetId, str]:
+        return _labels(self.entries)
+
+    @cached_property
+    def _taken(self) -> frozenset[str]:
+        return frozenset(self._labels.values())
 
     @classmethod
     def from_json(cls, *texts: bytes, names: Sequence[str] = ()) -> Tokens:
@@ -223,14 +247,6 @@ class Tokens:
 
     def _price_shift(self, pair: Pair) -> int:
         return (self.decimals(pair.base) or 0) - (self.decimals(pair.quote) or 0)
-
-
-def _add(found: dict[AssetId, Token], token: Token) -> None:
-    """Add an entry. Raises `InvalidTokens` if its asset is ADA, or has an entry already."""
-    if token.asset.is_ada:
-        raise InvalidTokens("an entry must be of a policy id and an asset name, got one of ADA")
-    if found.setdefault(token.asset, token) is not token:
-        raise InvalidTokens(f"an asset must have one entry, got another one of {token.asset}")
 
 
 def _shifted(number: Decimal, places: int) -> Decimal:

@@ -46,6 +46,7 @@ from market_index.wire.encode import (
     retraction_to_json,
     with_identifiers,
 )
+from market_index.wire.hooks import configure_converter
 from market_index.wire.json_value import Number
 from market_index.wire.parts import EncodedPart, digest_of, text_of
 
@@ -57,6 +58,7 @@ __all__ = [
     "EncodedPart",
     "Number",
     "commit_from_json",
+    "configure_converter",
     "digest_of",
     "encoded_order_book",
     "encoded_pair_list",

@@ -1,34 +1,45 @@
 """Strict decoding of order books, pair lists, and the other lines of files from JSON.
 
 Theory of operation
-    `json_value` decodes the text. The prices and the amounts of a book are then validated as whole columns, at C speed.
-    If a check fails, a cattrs converter walks the decoded value to find the place of the fault. The converter also
-    structures pair lists, commit lines and retract lines.
+    `json_value` decodes the text, and a cattrs converter structures the value with the hooks of `hooks`. The errors of
+    cattrs say where a fault is; the first one becomes an error of the library.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
-from functools import cache, partial
-from operator import itemgetter
-from typing import Any, Final, TypeAlias, TypeVar, get_args, get_origin
+from functools import cache
+from typing import Any, Final, TypeAlias, TypeVar
 
-from attrs import frozen, has
-from cattrs import AttributeValidationNote, ClassValidationError, Converter, ForbiddenExtraKeysError
-from cattrs.gen import make_dict_structure_fn
+from attrs import frozen
+from cattrs import (
+    AttributeValidationNote,
+    BaseValidationError,
+    Converter,
+    ForbiddenExtraKeysError,
+    IterableValidationNote,
+)
 
 from market_index.assets import AssetId
-from market_index.errors import InvalidFreshness, InvalidOrderBook, InvalidPairList, MarketIndexError, safe_repr
+from market_index.errors import (
+    InvalidAssetId,
+    InvalidFreshness,
+    InvalidOrderBook,
+    InvalidPairList,
+    MarketIndexError,
+    safe_repr,
+)
 from market_index.freshness import Freshness, parse_time
-from market_index.levels import MAX_LIQUIDITY, LevelChanges, Levels, levels_of_columns
+from market_index.levels import LevelChanges
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo, require_trackable
-from market_index.prices import Side, parse_price, parse_prices, price_text
-from market_index.wire.json_value import JSON_TYPES, Fault, parse, require_type
+from market_index.prices import parse_price, price_text
+from market_index.wire.hooks import amount, array_of, configure_converter, generated, optional
+from market_index.wire.hooks import text as text_of
+from market_index.wire.json_value import Fault, parse, require_type, shown
 
 T = TypeVar("T")
 
@@ -60,10 +71,7 @@ def order_book_from_json(text: Bytes, *, ignore_unknown: bool = False) -> OrderB
         InvalidPrice: A price is invalid.
         InvalidOrderBook: The text is not JSON of this shape, or the book is invalid. All three name the place.
     """
-    try:
-        return _order_book(parse(text), ignore_unknown=ignore_unknown)
-    except Fault as fault:
-        raise fault.error(InvalidOrderBook) from None
+    return _read(text, OrderBook, InvalidOrderBook, ignore_unknown=ignore_unknown)
 
 
 def order_book_changes_from_json(
@@ -89,7 +97,7 @@ def order_book_changes_from_json(
         InvalidOrderBook: The text is not JSON of this shape, a price repeats, or the pair has one asset twice. All
             three name the place.
     """
-    message = _read(text, _OrderBookChangesMessage, InvalidOrderBook, ignore_unknown=ignore_unknown, least_amount=0)
+    message = _read(text, _OrderBookChangesMessage, InvalidOrderBook, ignore_unknown=ignore_unknown)
     pair = Pair(message.base, message.quote)
     require_trackable(pair)
     return pair, _level_changes("bids", message.bids), _level_changes("asks", message.asks), message.spot
@@ -129,8 +137,8 @@ def pair_named_in(text: Bytes) -> Pair | None:
     try:
         value = parse(text)
         require_type(value, dict)
-        return Pair(_asset(value.get("base"), AssetId), _asset(value.get("quote"), AssetId))
-    except Fault:
+        return Pair(AssetId.parse(value.get("base")), AssetId.parse(value.get("quote")))
+    except (Fault, InvalidAssetId):
         return None
 
 
@@ -208,16 +216,16 @@ def object_from_json(text: Bytes) -> dict[str, object]:
         value: dict[str, object] = parse(text)
         require_type(value, dict)
     except Fault as fault:
-        raise fault.error(InvalidOrderBook) from None
+        raise InvalidOrderBook(str(fault)) from None
     return value
 
 
-def _read(text: Bytes, message: type[T], kind: type[MarketIndexError], **rules: Any) -> T:
-    """Return the message in a text. Raises an error of class `kind`, or of an invalid identifier or price."""
+def _read(text: Bytes, of_type: type[T], kind: type[MarketIndexError], *, ignore_unknown: bool = False) -> T:
+    """Return the value in a text. Raises an error of class `kind`, or of an invalid identifier or price."""
     try:
-        return _converter(**rules).structure(parse(text), message)
-    except Fault as fault:
-        raise fault.error(kind) from None
+        return _converter(ignore_unknown=ignore_unknown).structure(parse(text), of_type)
+    except (BaseValidationError, Fault) as error:
+        raise _first(error, kind) from None
 
 
 def _keys_with(key: str, text: bytes) -> frozenset[str]:
@@ -231,80 +239,25 @@ def _keys_with(key: str, text: bytes) -> frozenset[str]:
 
 
 def _level_changes(side: str, levels: Iterable[_LevelMessage]) -> LevelChanges:
-    changes: dict[Decimal, int] = {}
+    # By text, because an attacker could choose numbers whose hashes collide.
+    changes: dict[str, tuple[Decimal, int]] = {}
     for position, level in enumerate(levels):
-        if level.price in changes:
-            price = price_text(level.price)
+        price = price_text(level.price)
+        if price in changes:
             raise InvalidOrderBook(f"{side}[{position}].price: a price must occur once, got {price} again")
-        changes[level.price] = level.accumulated_liquidity
-    return tuple(changes.items())
+        changes[price] = level.price, level.accumulated_liquidity
+    return tuple(changes.values())
 
 
-# Value to order book
-
-
-_KEYS: Final = {"base", "quote", "spot", "bids", "asks"}
-_PRICE: Final = itemgetter("price")
-_AMOUNT: Final = itemgetter("accumulated_liquidity")
-
-
-def _order_book(value: Any, *, ignore_unknown: bool) -> OrderBook:
-    """Return the order book of a decoded value. Raises `Fault` or an error of the library, which name the place."""
-    try:
-        pair = Pair(AssetId.parse(value["base"]), AssetId.parse(value["quote"]))
-        if not ignore_unknown:
-            _require_known_keys(value)
-        return OrderBook(pair, *_sides(value.get("bids", []), value.get("asks", [])), value.get("spot"))
-    except (MarketIndexError, AttributeError, KeyError, OverflowError, TypeError):
-        _converter(ignore_unknown=ignore_unknown).structure(value, _OrderBookMessage)
-        # Each part is valid by itself: the error is about the order of levels, or about two equal assets.
-        raise
-
-
-def _require_known_keys(value: dict[str, Any]) -> None:
-    levels = value.get("bids", []) + value.get("asks", [])
-    # A level has at least its two keys: `_sides` requires them.
-    if not value.keys() <= _KEYS or not set(map(len, levels)) <= {2}:
-        raise KeyError
-
-
-def _sides(bids: Any, asks: Any) -> tuple[Levels, Levels]:
-    """Return the levels of both sides, validated as columns."""
-    if type(bids) is not list or type(asks) is not list:
-        raise TypeError
-    levels = bids + asks
-    prices, amounts = parse_prices(list(map(_PRICE, levels))), list(map(_AMOUNT, levels))
-    # The array rejects amounts that are not from 0 to 2^64-1.
-    column = array("Q", amounts)
-    if levels and not (set(map(type, amounts)) == {int} and all(amounts)):
-        raise TypeError
-    best_ask = len(bids)
-    return (
-        levels_of_columns(Side.BID, prices[:best_ask], column[:best_ask]),
-        levels_of_columns(Side.ASK, prices[best_ask:], column[best_ask:]),
-    )
-
-
-# The place of a fault, and other messages
+# The messages
 
 
 @frozen
 class _LevelMessage:
-    """`PriceLevel` of the contract, or a level of the event `change`."""
+    """A level of the event `change`."""
 
     price: Decimal
     accumulated_liquidity: int
-
-
-@frozen
-class _OrderBookMessage:
-    """`GetOrderBookResponse` of the contract."""
-
-    base: AssetId
-    quote: AssetId
-    spot: Decimal | None = None
-    bids: tuple[_LevelMessage, ...] = ()
-    asks: tuple[_LevelMessage, ...] = ()
 
 
 @frozen
@@ -344,81 +297,48 @@ class _RetractionMessage:
 
 
 @cache
-def _converter(*, ignore_unknown: bool = False, least_amount: int = 1) -> Converter:
-    """Return the converter of messages. It raises `Fault`, and stops at the first one."""
-    converter = Converter()
-    converter.register_structure_hook(AssetId, _asset)
-    converter.register_structure_hook(Decimal, partial(_structured_text, parse_price))
-    converter.register_structure_hook(int, partial(_amount, least_amount))
-    converter.register_structure_hook(str, partial(_structured_text, str))
-    converter.register_structure_hook(datetime, partial(_structured_text, parse_time))
-    converter.register_structure_hook(bool, _true)
-
-    def object_hook(shape: type) -> Callable[[Any, Any], Any]:
-        structure: Callable[[Any, Any], Any] = make_dict_structure_fn(
-            shape, converter, _cattrs_forbid_extra_keys=not ignore_unknown
-        )
-        return partial(_structured_object, structure)
-
-    def array_hook(shape: Any) -> Callable[[Any, Any], Any]:
-        return partial(_structured_array, converter.get_structure_hook(get_args(shape)[0]))
-
-    converter.register_structure_hook_factory(has, object_hook)
-    converter.register_structure_hook_factory(_is_array, array_hook)
+def _converter(*, ignore_unknown: bool = False) -> Converter:
+    """Return the converter of values and messages."""
+    converter = Converter(forbid_extra_keys=not ignore_unknown)
+    configure_converter(converter)
+    asset, time, none = text_of(AssetId.parse), optional(parse_time), optional(str)
+    level = generated(converter, _LevelMessage, price=text_of(parse_price), accumulated_liquidity=amount(0))
+    levels = array_of(level)
+    info = array_of(converter.get_structure_hook(PairInfo))
+    for message, parts in {
+        _OrderBookChangesMessage: {
+            "base": asset,
+            "quote": asset,
+            "spot": optional(parse_price),
+            "bids": levels,
+            "asks": levels,
+        },
+        _PairListMessage: {"pairs": info},
+        _CommitMessage: {"as_of": none, "published_at": time, "recorded_at": time},
+        _RetractionMessage: {"retract": _true, "base": asset, "quote": asset},
+    }.items():
+        converter.register_structure_hook(message, generated(converter, message, **parts))
     return converter
-
-
-def _is_array(shape: Any) -> bool:
-    return get_origin(shape) is tuple
-
-
-def _structured_text(parse: Callable[[str], T], value: Any, _: object) -> T:
-    """Structure a value that is a string on the wire."""
-    require_type(value, str)
-    try:
-        return parse(value)
-    except MarketIndexError as error:
-        raise Fault(error) from None
-
-
-_asset: Final = partial(_structured_text, AssetId.parse)
-
-
-def _amount(least: int, value: Any, _: object) -> int:
-    if type(value) is not int or not least <= value <= MAX_LIQUIDITY:
-        raise Fault(f"must be a whole number from {least} to 2^64-1, got {JSON_TYPES[type(value)]}: {safe_repr(value)}")
-    return value
 
 
 def _true(value: Any, _: object) -> bool:
     if value is not True:
-        raise Fault(f"must be true, got {JSON_TYPES[type(value)]}: {safe_repr(value)}")
+        raise Fault(f"must be true, got {shown(value)}")
     return True
 
 
-def _structured_array(structure: Callable[[Any, Any], T], value: Any, _: object) -> tuple[T, ...]:
-    """Structure an array, each item with a function."""
-    require_type(value, list)
-    items: list[T] = []
-    for item in value:
-        try:
-            items.append(structure(item, None))
-        except Fault as fault:
-            raise fault.under(f"[{len(items)}]") from None
-    return tuple(items)
-
-
-def _structured_object(structure: Callable[[Any, Any], T], value: Any, of_type: object) -> T:
-    """Structure an object with the function that cattrs generated for a class."""
-    require_type(value, dict)
-    try:
-        return structure(value, of_type)
-    except ClassValidationError as group:
-        first = group.exceptions[0]
-    if isinstance(first, ForbiddenExtraKeysError):
-        raise Fault(f"unknown key {safe_repr(min(first.extra_fields))}")
-    if isinstance(first, MarketIndexError):
-        # From the constructor: each attribute is valid, but their combination is not.
-        raise Fault(first)
-    name = next(note.name for note in first.__notes__ if isinstance(note, AttributeValidationNote))
-    raise first.under(name) if isinstance(first, Fault) else Fault("missing", name)
+def _first(error: BaseException, kind: type[MarketIndexError]) -> MarketIndexError:
+    """Return the first fault among errors of cattrs, with its place, as an error of class `kind` if it has none."""
+    place = ""
+    while isinstance(error, BaseValidationError):
+        error = error.exceptions[0]
+        for note in getattr(error, "__notes__", ()):
+            if isinstance(note, AttributeValidationNote):
+                place += f".{note.name}"
+            elif isinstance(note, IterableValidationNote):
+                place += f"[{note.index}]"
+    if isinstance(error, ForbiddenExtraKeysError):
+        error = kind(f"unknown key {safe_repr(min(error.extra_fields))}")
+    elif not isinstance(error, MarketIndexError):
+        error = kind("missing" if isinstance(error, KeyError) else str(error))
+    return error.at(place.removeprefix(".")) if place else error

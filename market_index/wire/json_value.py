@@ -7,28 +7,14 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from market_index.errors import MarketIndexError, safe_repr
+from market_index.errors import safe_repr
 
 _MAX_INTEGER_DIGITS: Final = 40
 """More digits than any valid integer has. Python converts integers of up to 4,300 digits."""
 
 
-class Fault(Exception):
-    """An error in a JSON value, and the place of that value in the whole, such as `bids[3].price`."""
-
-    def __init__(self, fault: MarketIndexError | str, place: str = "") -> None:
-        self.fault = fault
-        self.place = place
-
-    def under(self, place: str) -> Fault:
-        """Return the fault with a place that starts one level higher."""
-        joint = "." if self.place and not self.place.startswith("[") else ""
-        return Fault(self.fault, f"{place}{joint}{self.place}")
-
-    def error(self, kind: type[MarketIndexError]) -> MarketIndexError:
-        """Return the error of the library for this fault, of class `kind` if it has none of its own."""
-        error = kind(self.fault) if isinstance(self.fault, str) else self.fault
-        return error.at(self.place) if self.place else error
+class Fault(ValueError):
+    """A JSON value of a wrong type or shape. Where it is in the whole, the errors of cattrs around it say."""
 
 
 @frozen(repr=False)
@@ -60,6 +46,7 @@ JSON_TYPES: Final[dict[type, str]] = {
     bool: "a boolean",
     int: "a number",
     Number: "a number",
+    float: "a number",
     type(None): "null",
 }
 
@@ -86,7 +73,12 @@ def parse(text: object) -> Any:
 def require_type(value: object, json_type: type) -> None:
     """Raise `Fault` unless the value has this type."""
     if type(value) is not json_type:
-        raise Fault(f"must be {JSON_TYPES[json_type]}, got {JSON_TYPES[type(value)]}: {safe_repr(value)}")
+        raise Fault(f"must be {JSON_TYPES[json_type]}, got {shown(value)}")
+
+
+def shown(value: object) -> str:
+    """Return the type and the text of a rejected value."""
+    return f"{JSON_TYPES.get(type(value), type(value).__name__)}: {safe_repr(value)}"
 
 
 def _utf8(text: object) -> str:
