@@ -6,9 +6,6 @@ Constructors reject invalid input, so every object is valid. The package has no 
 for Hypothesis, and `market_index.stateful` tests an indexer.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from market_index.assets import ADA, AssetId
 from market_index.depth import CumulativeLevel, CumulativeLevels, Liquidity
 from market_index.errors import (
@@ -31,10 +28,6 @@ from market_index.orders import Order
 from market_index.pairs import Pair, PairInfo, PairNotFound
 from market_index.prices import Side, format_price, parse_price
 from market_index.resting_orders import OrderNotFound, RestingOrders
-from market_index.tokens import Token, Tokens
-
-if TYPE_CHECKING:
-    from market_index import wire
 
 __all__ = [
     "ADA",
@@ -64,18 +57,6 @@ __all__ = [
     "RestingOrders",
     "Side",
     "SimulatedFill",
-    "Token",
-    "Tokens",
     "format_price",
     "parse_price",
-    "wire",
 ]
-
-
-if not TYPE_CHECKING:  # a type checker would accept any name
-
-    def __getattr__(name: str) -> Any:
-        """Import `wire` lazily: it needs cattrs, which takes longer to import than the whole package."""
-        if name == "wire":
-            return import_module("market_index.wire")
-        raise AttributeError(f"module 'market_index' has no attribute {name!r}", name=name)

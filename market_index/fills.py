@@ -14,7 +14,6 @@ from attrs import frozen
 from market_index.depth import totals
 from market_index.errors import safe_repr
 from market_index.levels import Levels
-from market_index.notebook import html_table
 from market_index.prices import EXACT, Side, price_for_takers, to_ratio
 from market_index.value import Value
 
@@ -85,6 +84,8 @@ class SimulatedFill(Value):
         return ratio - 1 if self.levels.side is Side.ASK else 1 - ratio
 
     def _repr_html_(self) -> str:
+        from market_index.display.notebook import html_table  # noqa: PLC0415  # loaded only when it is called
+
         taken = f"{len(self.levels):,} {self.levels.side.value}{'' if len(self.levels) == 1 else 's'}"
         title = f"simulated fill of {taken}{'' if self.complete else ', not complete: the side has less'}"
         rows = [row for row in self.to_row().items() if row[0] != "complete"]

@@ -17,7 +17,6 @@ from attrs import evolve, field, frozen
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidFreshness, InvalidOrderBook, safe_repr
 from market_index.freshness import Freshness, checked_as_of, checked_time
-from market_index.notebook import SHOWN_ROWS, html_table, to_html
 from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound
 from market_index.value import Value, print_call
@@ -194,6 +193,8 @@ class MarketIndex(Value, Mapping[Pair, OrderBook]):
         return f"<MarketIndex: {len(self)} pairs>"
 
     def _repr_html_(self) -> str:
+        from market_index.display.notebook import SHOWN_ROWS, html_table, to_html  # noqa: PLC0415  # loaded only when it is called
+
         title = f"{len(self):,} pairs, as of {to_html(self.as_of)}, published at {to_html(self.published_at)}"
         rows = [
             (

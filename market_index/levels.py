@@ -18,7 +18,6 @@ from attrs import field, frozen
 
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
-from market_index.notebook import SHOWN_ROWS, html_table
 from market_index.prices import EXACT, Side, parse_prices, price_text, require_price, require_side, to_price
 from market_index.value import Value, print_call
 
@@ -251,6 +250,8 @@ class Levels(Value, Sequence[PriceLevel]):
         return f"<Levels: {len(self)} {self.side.value}s, best {best}, …>"
 
     def _repr_html_(self) -> str:
+        from market_index.display.notebook import SHOWN_ROWS, html_table  # noqa: PLC0415  # loaded only when it is called
+
         return html_table(
             f"{len(self):,} {self.side.value}s",
             ("price", "accumulated_liquidity"),

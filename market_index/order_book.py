@@ -28,7 +28,6 @@ from market_index.levels import (
     levels_of_totals,
     price_key,
 )
-from market_index.notebook import SHOWN_ROWS, html_table, to_html
 from market_index.orders import Order
 from market_index.pairs import Pair, require_trackable
 from market_index.prices import EXACT, Side, plain, price_text, require_price, require_side, to_price
@@ -315,6 +314,8 @@ class OrderBook(Value):
         return self._with(depth.grouped(self.bids, step), depth.grouped(self.asks, step), self.spot)
 
     def _repr_html_(self) -> str:
+        from market_index.display.notebook import SHOWN_ROWS, html_table, to_html  # noqa: PLC0415  # loaded only when it is called
+
         crossing = " (crossed)" if self.is_crossed else " (locked)" if self.is_locked else ""
         title = (
             f"{to_html(self.pair)}<br>spot {to_html(self.spot)}, spread {to_html(self.spread)}{crossing}, "

@@ -13,7 +13,8 @@ from typing import Final
 
 import click
 
-from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, PairNotFound, Tokens, parse_price, wire
+from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, PairNotFound, parse_price, wire
+from market_index.display import Tokens
 from market_index_cli import terminal
 from market_index_cli.console import loading
 from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, feed_errors

@@ -9,7 +9,8 @@ from typing import Final
 import click
 from attrs import frozen
 
-from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, OrderBook, Pair, Side, Tokens
+from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, OrderBook, Pair, Side
+from market_index.display import Tokens
 from market_index_cli.console import counted
 from market_index_cli.options import converted
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, Tokens, wire
+from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
+from market_index.display import Tokens
 from market_index_cli.page.routes import labels_json, page_routes
 from market_index_http import Health, create_app
 from market_index_http.app import MarketIndexApp

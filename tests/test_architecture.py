@@ -39,7 +39,7 @@ NOT_IN_THE_DOMAIN = frozenset({
 })
 # fmt: on
 # The modules of the domain whose `__all__` the other packages may import.
-PUBLIC = {"market_index", *(f"market_index.{name}" for name in ("wire", "errors", "strategies", "stateful"))}
+PUBLIC = {"market_index", *(f"market_index.{name}" for name in ("display", "errors", "stateful", "strategies", "wire"))}
 # The modules and folders of the feeds that are a medium. Lines and recordings are shared by the commands.
 MEDIA = {f"market_index_feeds.{name}" for name in ("nats", "orders", "service", "sqlite")}
 

@@ -9,7 +9,7 @@ import json
 from importlib.resources import files
 from typing import Final
 
-from market_index import Tokens
+from market_index.display import Tokens
 from market_index_http.routes import ExactRoute, file_route
 
 _CONTENT_TYPES: Final = {

@@ -15,7 +15,8 @@ from attrs import frozen
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from market_index import LiveIndex, Tokens
+from market_index import LiveIndex
+from market_index.display import Tokens
 from market_index.wire import AS_OF, PUBLISHED_AT
 from market_index_cli.console import loading
 from market_index_cli.errors import listen_errors

@@ -11,7 +11,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from market_index import ADA, Freshness, LiveIndex, OrderBook, Pair, Token, Tokens
+from market_index import ADA, Freshness, LiveIndex, OrderBook, Pair
+from market_index.display import Token, Tokens
 from market_index_cli.tokens import ticker
 from tests.browser.visit import ladder_rows, number, visited, visiting
 from tests.feed_state import FeedState

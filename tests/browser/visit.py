@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from market_index import LiveIndex, OrderBook, Pair, Tokens
+from market_index import LiveIndex, OrderBook, Pair
+from market_index.display import Tokens
 from tests.page import app_with_page, fixed
 from tests.service import served
 from tests.waiting import DEADLINE_SECONDS

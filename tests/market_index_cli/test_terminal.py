@@ -13,7 +13,8 @@ from click import unstyle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, Freshness, InvalidOrderBook, OrderBook, Pair, Side, Token, Tokens, strategies
+from market_index import ADA, AssetId, Freshness, InvalidOrderBook, OrderBook, Pair, Side, strategies
+from market_index.display import Token, Tokens
 from market_index_cli import terminal, tokens
 from market_index_cli.tokens import Display
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from market_index import ADA, AssetId, Pair, Token, Tokens, format_price
+from market_index import ADA, AssetId, Pair, format_price
+from market_index.display import Token, Tokens
 from market_index_cli.page.routes import labels_json
 from market_index_cli.tokens import ticker
 from tests.invisible import INVISIBLE

@@ -18,7 +18,7 @@ from unicodedata import category
 from attrs import field, frozen
 
 from market_index.assets import ADA, AssetId
-from market_index.cip67 import is_shown
+from market_index.display.cip67 import is_shown
 from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPrice, InvalidTokens, safe_repr
 from market_index.pairs import Pair
 from market_index.prices import to_price_or_ratio, to_ratio

@@ -20,13 +20,12 @@ from market_index import (
     InvalidPrice,
     InvalidTokens,
     Pair,
-    Token,
-    Tokens,
 )
+from market_index.display import Token, Tokens
+from market_index.display.tokens import MAX_DECIMALS, MAX_NAME_LENGTH
 from market_index.errors import safe_repr
 from market_index.prices import MAX_COEFFICIENT
 from market_index.strategies import asset_ids, pairs, prices
-from market_index.tokens import MAX_DECIMALS, MAX_NAME_LENGTH
 from tests.invisible import INVISIBLE
 
 DEEP = 100_000

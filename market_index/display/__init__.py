@@ -1,0 +1,8 @@
+"""Values as people read them: names and human units of tokens, and tables for notebooks.
+
+Nothing here is identity, and none of it is in the JSON. Importing `market_index` does not load this package.
+"""
+
+from market_index.display.tokens import Token, Tokens
+
+__all__ = ["Token", "Tokens"]
