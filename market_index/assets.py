@@ -6,6 +6,7 @@ both, and reads and writes the texts by which other programs identify an asset.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final, final
 
 from attrs import frozen
@@ -86,7 +87,10 @@ class AssetId(Value):
             return ADA
         policy_id, colon, asset_name = text.partition(":")
         if not colon:
-            raise InvalidAssetId(f"an asset identifier must be ADA or policy:name in hex, got {safe_repr(text)}")
+            spelling = _spelling(text)
+            raise InvalidAssetId(
+                f"an asset identifier must be ADA or policy:name in hex, got {spelling}{safe_repr(text)}"
+            )
         return _of_digits(text, policy_id, asset_name)
 
     @staticmethod
@@ -203,6 +207,19 @@ class AssetId(Value):
 def _require_text(text: object) -> None:
     if not isinstance(text, str):
         raise InvalidAssetId(f"an asset identifier must be a str, got {type(text).__name__}: {safe_repr(text)}")
+
+
+def _spelling(text: str) -> str:
+    """Return which spelling of other programs a text is in, and what reads it; an empty text for none."""
+    if text.startswith("asset1"):
+        return "a fingerprint, which cannot be converted back: "
+    for spelling, read in (
+        ("a unit (AssetId.from_unit)", AssetId.from_unit),
+        ("a dotted name (AssetId.from_dotted)", AssetId.from_dotted),
+    ):
+        with suppress(InvalidAssetId):
+            return "" if read(text).is_ada else f"{spelling}: "
+    return ""
 
 
 def _of_digits(text: str, policy_id: str, asset_name: str) -> AssetId:
