@@ -2,8 +2,8 @@
 
 The package contains the values of a market index (assets, pairs, prices, levels, books, orders) and the index itself.
 Constructors reject invalid input, so every object is valid. The package has no I/O, clock, logging or web code.
-`market_index.wire` encodes and decodes the JSON of the read API, `market_index.strategies` draws arbitrary valid values
-for Hypothesis, and `market_index.stateful` tests an indexer.
+`market_index.wire` encodes and decodes the JSON of the read API, `market_index.display` shows values to people,
+`market_index.strategies` draws arbitrary valid values for Hypothesis, and `market_index.stateful` tests an indexer.
 """
 
 from market_index.assets import ADA, AssetId
@@ -57,6 +57,10 @@ __all__ = [
     "RestingOrders",
     "Side",
     "SimulatedFill",
+    "__version__",
     "format_price",
     "parse_price",
 ]
+
+__version__ = "0.1.0"
+"""The version of the distribution."""

@@ -24,7 +24,8 @@ from zipfile import ZipFile
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.waiting import DEADLINE_SECONDS  # noqa: E402  # needs the path set above
+from market_index import __version__  # noqa: E402  # needs the path set above
+from tests.waiting import DEADLINE_SECONDS  # noqa: E402
 
 SAMPLE = ROOT / "docs" / "samples" / "order-books.ndjson"
 BOOK = json.loads(SAMPLE.read_text().splitlines()[0])
@@ -113,15 +114,15 @@ def check_wheel(wheel: Path) -> None:
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         fields = HeaderParser().parsestr(file.read(metadata).decode())
     info = metadata.removesuffix("METADATA")
-    expect(info, f"market_index-{PROJECT['version']}.dist-info/", "the wheel has the version of pyproject.toml")
+    expect(info, f"market_index-{__version__}.dist-info/", "the wheel has the version of the package")
     expect(
         {name for name in names if not name.startswith(info)}, tracked(*PACKAGES), "the wheel has exactly the packages"
     )
     expect(f"{info}licenses/LICENSE" in names, True, "the wheel has the licence")
     expect(
         (fields["Name"], fields["Version"], fields["License-Expression"], fields["Requires-Python"]),
-        (PROJECT["name"], PROJECT["version"], PROJECT["license"], PROJECT["requires-python"]),
-        "the metadata of the wheel are those of pyproject.toml",
+        (PROJECT["name"], __version__, PROJECT["license"], PROJECT["requires-python"]),
+        "the metadata of the wheel are those of the project",
     )
     expect(sorted(fields.get_all("Provides-Extra", [])), sorted(PROJECT["optional-dependencies"]), "it has all extras")
     expect(fields.get_payload(), (ROOT / "README.md").read_text(), "the description is the README")
@@ -129,7 +130,7 @@ def check_wheel(wheel: Path) -> None:
 
 def check_sdist(sdist: Path) -> None:
     """Check that the sdist has exactly the files that the repository has in the same folders."""
-    prefix = f"market_index-{PROJECT['version']}/"
+    prefix = f"market_index-{__version__}/"
     with tarfile.open(sdist) as file:
         names = {name.removeprefix(prefix) for name in file.getnames()}
     wanted = tracked() - {".ci/run"}
