@@ -17,7 +17,7 @@ from attrs import frozen
 from market_index.errors import InvalidPrice
 from market_index.levels import MAX_LIQUIDITY, REPR_LEVELS, Levels, levels_of_columns, reject_total
 from market_index.prices import EXACT, Side, plain, steps_for_takers, to_price
-from market_index.value import Value
+from market_index.value import Value, repr_html
 
 _ONE: Final = Decimal(1)
 
@@ -53,6 +53,7 @@ class CumulativeLevels(tuple[CumulativeLevel, ...]):
     """The result of `OrderBook.cumulative`: a tuple of `CumulativeLevel`, best price first, with a short `repr`."""
 
     __slots__ = ()
+    _repr_html_ = repr_html
 
     def to_columns(self) -> dict[str, tuple[Any, ...]]:
         """Return the columns by name: price, base and quote."""

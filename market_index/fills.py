@@ -15,7 +15,7 @@ from market_index.depth import totals
 from market_index.errors import safe_repr
 from market_index.levels import Levels
 from market_index.prices import EXACT, Side, price_for_takers, to_ratio
-from market_index.value import Value
+from market_index.value import Value, repr_html
 
 Unit: TypeAlias = Literal["base", "quote"]
 """The unit of an amount: the smallest unit of the base asset, or of the quote asset."""
@@ -83,13 +83,7 @@ class SimulatedFill(Value):
         ratio = Fraction(self.paid) / self.filled / to_ratio(reference)
         return ratio - 1 if self.levels.side is Side.ASK else 1 - ratio
 
-    def _repr_html_(self) -> str:
-        from market_index.display.notebook import html_table  # noqa: PLC0415  # loaded only when it is called
-
-        taken = f"{len(self.levels):,} {self.levels.side.value}{'' if len(self.levels) == 1 else 's'}"
-        title = f"simulated fill of {taken}{'' if self.complete else ', not complete: the side has less'}"
-        rows = [row for row in self.to_row().items() if row[0] != "complete"]
-        return html_table(title, (), rows)
+    _repr_html_ = repr_html
 
 
 def simulate_fill(levels: Levels, amount: int, unit: Unit) -> SimulatedFill:

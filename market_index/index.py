@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from datetime import datetime
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Final, TypeAlias, final
 
 from attrs import evolve, field, frozen
@@ -19,7 +19,7 @@ from market_index.errors import InvalidFreshness, InvalidOrderBook, safe_repr
 from market_index.freshness import Freshness, checked_as_of, checked_time
 from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound
-from market_index.value import Value, print_call
+from market_index.value import Value, print_call, repr_html
 
 _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
     bytes,
@@ -192,22 +192,7 @@ class MarketIndex(Value, Mapping[Pair, OrderBook]):
     def __repr__(self) -> str:
         return f"<MarketIndex: {len(self)} pairs>"
 
-    def _repr_html_(self) -> str:
-        from market_index.display.notebook import SHOWN_ROWS, html_table, to_html  # noqa: PLC0415  # loaded only when it is called
-
-        title = f"{len(self):,} pairs, as of {to_html(self.as_of)}, published at {to_html(self.published_at)}"
-        rows = [
-            (
-                book.pair.base,
-                book.pair.quote,
-                book.spot,
-                book.best_bid and book.best_bid.price,
-                book.best_ask and book.best_ask.price,
-            )
-            for book in islice(self._books(), SHOWN_ROWS)
-        ]
-        headings = ("base", "quote", "spot", "best bid", "best ask")
-        return html_table(title, headings, rows, left_out=len(self) - SHOWN_ROWS)
+    _repr_html_ = repr_html
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
         del cycle

@@ -19,7 +19,7 @@ from attrs import field, frozen
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.prices import EXACT, Side, parse_prices, price_text, require_price, require_side, to_price
-from market_index.value import Value, print_call
+from market_index.value import Value, print_call, repr_html
 
 MAX_LIQUIDITY: Final = 2**64 - 1
 """The maximum liquidity of an order or a level, in the smallest unit of the base asset (decision 1)."""
@@ -249,15 +249,7 @@ class Levels(Value, Sequence[PriceLevel]):
             return f"Levels({self.side}, [{best}])"
         return f"<Levels: {len(self)} {self.side.value}s, best {best}, …>"
 
-    def _repr_html_(self) -> str:
-        from market_index.display.notebook import SHOWN_ROWS, html_table  # noqa: PLC0415  # loaded only when it is called
-
-        return html_table(
-            f"{len(self):,} {self.side.value}s",
-            ("price", "accumulated_liquidity"),
-            [(level.price, level.accumulated_liquidity) for level in self[:SHOWN_ROWS]],
-            left_out=len(self) - SHOWN_ROWS,
-        )
+    _repr_html_ = repr_html
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
         del cycle

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from itertools import zip_longest
 from types import EllipsisType
 from typing import Any, Final, final
 
@@ -31,7 +30,7 @@ from market_index.levels import (
 from market_index.orders import Order
 from market_index.pairs import Pair, require_trackable
 from market_index.prices import EXACT, Side, plain, price_text, require_price, require_side, to_price
-from market_index.value import Value, print_call
+from market_index.value import Value, print_call, repr_html
 
 _HALF: Final = Decimal("0.5")
 _NO_CHANGES: Final[tuple[Entry, ...]] = ()
@@ -313,20 +312,7 @@ class OrderBook(Value):
         step = _priced("step", step)
         return self._with(depth.grouped(self.bids, step), depth.grouped(self.asks, step), self.spot)
 
-    def _repr_html_(self) -> str:
-        from market_index.display.notebook import SHOWN_ROWS, html_table, to_html  # noqa: PLC0415  # loaded only when it is called
-
-        crossing = " (crossed)" if self.is_crossed else " (locked)" if self.is_locked else ""
-        title = (
-            f"{to_html(self.pair)}<br>spot {to_html(self.spot)}, spread {to_html(self.spread)}{crossing}, "
-            f"mid {to_html(self.mid)}; {len(self.bids):,} bids, {len(self.asks):,} asks"
-        )
-        rows = [
-            (bid and bid.accumulated_liquidity, bid and bid.price, ask and ask.price, ask and ask.accumulated_liquidity)
-            for bid, ask in zip_longest(self.bids[:SHOWN_ROWS], self.asks[:SHOWN_ROWS])
-        ]
-        deepest = max(len(self.bids), len(self.asks))
-        return html_table(title, ("amount", "bid", "ask", "amount"), rows, left_out=deepest - SHOWN_ROWS)
+    _repr_html_ = repr_html
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
         del cycle

@@ -15,7 +15,7 @@ from attrs.converters import optional
 from market_index.assets import AssetId
 from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPairList, MarketIndexError, safe_repr
 from market_index.prices import require_price, to_price
-from market_index.value import Value
+from market_index.value import Value, repr_html
 
 LedgerOrder: TypeAlias = bytes
 """The sort key of a pair: policy id and asset name of the base, then of the quote (decision 9).
@@ -63,6 +63,8 @@ class Pair(Value):
 
     def __str__(self) -> str:
         return f"{self.base}/{self.quote}"
+
+    _repr_html_ = repr_html
 
 
 class PairNotFound(MarketIndexError, KeyError):

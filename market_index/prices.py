@@ -196,8 +196,8 @@ def _price(value: Decimal | str) -> Decimal:
     return price
 
 
-def to_ratio(value: Decimal | Fraction | str) -> Fraction:
-    """Return a value as an exact ratio above 0, which may be out of the range of prices.
+def to_ratio(value: Decimal | Fraction | str, *, or_zero: bool = False) -> Fraction:
+    """Return a value as an exact ratio above 0 (or of 0, with `or_zero`), which may be out of the range of prices.
 
     A text is a decimal, in the form of a price, or `numerator/denominator`. The numbers of a text or a Decimal may have
     up to 600 digits, without leading zeros. A text may be negative, which is out of range.
@@ -221,7 +221,7 @@ def to_ratio(value: Decimal | Fraction | str) -> Fraction:
         numerator, denominator = _decimal_ratio(value)
     else:
         raise InvalidPrice(_wrong_type(value))
-    if numerator <= 0 or not denominator:
+    if numerator < (0 if or_zero else 1) or not denominator:
         raise _not_a_ratio(value, "be above 0" if denominator else "have a denominator above 0")
     return Fraction(numerator, denominator)
 

@@ -22,6 +22,13 @@ class Value:
         return type(self), tuple(getattr(self, part.name) for part in fields(type(self)) if part.init)  # type: ignore[arg-type]  # of attrs, all of them
 
 
+def repr_html(value: object) -> str:
+    """Return the table that a notebook shows for a value: the method `_repr_html_` of values that have a table."""
+    from market_index.display.notebook import table  # noqa: PLC0415  # few programs show a table
+
+    return table(value).html
+
+
 def print_call(printer: Any, name: str, *arguments: object, **named: object) -> None:
     """Print a call in IPython, and in the report of a failing Hypothesis test; named arguments of None are left out."""
     with printer.group(1, f"{name}(", ")"):

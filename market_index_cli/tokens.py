@@ -105,11 +105,8 @@ class Display:
     def units(self, pair: Pair) -> str:
         """Return in which units the prices and amounts of a pair are shown."""
         if self.tokens is None:
-            return "prices and amounts in the smallest units of both"
-        unknown = [self.name(asset) for asset in (pair.base, pair.quote) if self.tokens.decimals(asset) is None]
-        if unknown:
-            return f"in whole units, but in smallest units of {' and of '.join(unknown)}, whose decimals are not known"
-        return "prices and amounts in whole units"
+            return "in the smallest units of both"
+        return self.tokens.units(pair.base, pair.quote)
 
     def name(self, asset: AssetId) -> str:
         """Return the label of the registry; without a registry, the asset name, which does not identify an asset."""
@@ -144,8 +141,8 @@ class Display:
 
     def value(self, quote: AssetId, value: Decimal) -> str:
         """Return the text of a value in smallest units of the quote."""
-        places = 0 if self.tokens is None else self.tokens.human_amount(quote, 1).adjusted()
-        return self._in_words(value.scaleb(places, EXACT).normalize(EXACT))
+        number = value if self.tokens is None else self.tokens.human_amount(quote, value)
+        return self._in_words(number.normalize(EXACT))
 
     def _in_units(self, pair: Pair, price: Decimal) -> Decimal:
         return price if self.tokens is None else self.tokens.human_price(pair, price)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from importlib.metadata import metadata, requires
+import tomllib
+from importlib.metadata import metadata, requires, version
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import market_index
 from tests.test_architecture import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,6 +42,20 @@ def import_alone(module: str) -> subprocess.CompletedProcess[str]:
 def test_domain_and_feeds_require_only_attrs_and_cattrs():
     done = import_alone("market_index, market_index_feeds, market_index_feeds.sqlite")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_importing_the_packages_loads_no_display():
+    modules = "market_index, market_index.wire, market_index_feeds, market_index_http"
+    script = f"import sys, {modules}; print('market_index.display' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_the_version_is_that_of_the_distribution():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" in project["project"]["dynamic"]
+    assert project["tool"]["hatch"]["version"]["path"] == "market_index/__init__.py"
+    assert market_index.__version__ == version("market-index")
 
 
 @pytest.mark.parametrize(

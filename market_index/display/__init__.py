@@ -3,6 +3,7 @@
 Nothing here is identity, and none of it is in the JSON. Importing `market_index` does not load this package.
 """
 
+from market_index.display.notebook import Table, table
 from market_index.display.tokens import Token, Tokens
 
-__all__ = ["Token", "Tokens"]
+__all__ = ["Table", "Token", "Tokens", "table"]

@@ -1,57 +1,189 @@
-"""The HTML that notebooks show for a value: a small table, with escaped text and without colours of its own.
+"""Tables for notebooks: small, with escaped text and without colours of their own.
 
 A notebook calls the method `_repr_html_` of a value. It shows the table in its own colours, light or dark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
+from functools import singledispatch
 from html import escape
-from typing import Final
+from itertools import islice, zip_longest
+from typing import Final, TypeAlias, final
+
+from attrs import evolve, frozen
 
 from market_index.assets import AssetId
-from market_index.pairs import Pair
+from market_index.depth import CumulativeLevels
+from market_index.display.tokens import Tokens
+from market_index.errors import safe_repr
+from market_index.fills import SimulatedFill
+from market_index.index import MarketIndex
+from market_index.levels import Levels
+from market_index.order_book import OrderBook
+from market_index.pairs import Pair, PairInfo
 
 SHOWN_ROWS: Final = 10
 """The maximum number of rows of a table."""
 
-_NO_VALUE: Final = "-"
+_QUOTE_AMOUNTS: Final = frozenset({"paid", "quote"})
+"""The columns with amounts of the quote asset. All other decimals are prices, and integers are amounts of the base."""
+
+_Row: TypeAlias = Sequence[object]
+"""Texts, assets, and numbers in smallest units or None. A row that begins with two assets has numbers of their pair."""
+
+_Content: TypeAlias = tuple[Sequence[_Row], Sequence[str], Sequence[_Row], int]
+"""The lines of the title, each in parts; the columns; the rows that are shown, and the number of all rows."""
 
 
-def html_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]], *, left_out: int = 0) -> str:
-    """Return a table of values, below a title, which is HTML.
+@final
+@frozen
+class Table:
+    """A table that a notebook shows. `html` is its text."""
+
+    html: str
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
+def table(value: object, tokens: Tokens | None = None, pair: Pair | None = None) -> Table:
+    """Return the table of a value, with at most ten rows.
+
+    A notebook shows this table for the value itself, with identifiers and smallest units. Call the function for labels
+    and human units, or for a pair list.
 
     Args:
-        title: HTML.
-        headings: Texts.
-        rows: Values: texts, numbers, assets and pairs; None if unknown.
-        left_out: The number of rows that are not shown.
+        value: An order book, levels, cumulative levels, a simulated fill, an index, a pair, or a pair list.
+        tokens: Labels and decimals; without them, numbers are in smallest units.
+        pair: The pair of levels, cumulative levels or a simulated fill, which do not name it. Required with `tokens`.
 
-    >>> html_table("2 bids", ["price"], [[Decimal("1E-7")]], left_out=1)
-    '<div>2 bids</div><table><tr><th>price</th></tr><tr><td>0.0000001</td></tr></table><div>… 1 more</div>'
+    >>> from market_index import ADA, PriceLevel, Side
+    >>> from market_index.display import Token
+    >>> levels, snek = Levels(Side.ASK, [PriceLevel("4100.5", 7)]), AssetId(bytes(28), b"SNEK")
+    >>> table(levels).html
+    '<div>1 asks</div><table><tr><th>price</th><th>accumulated_liquidity</th></tr><tr><td>4100.5</td><td>7</td></tr>...
+    >>> table(levels, Tokens([Token(snek, decimals=0)]), Pair(snek, ADA)).html
+    '<div>1 asks<br>in whole units</div>...<td>0.0041005</td><td>7</td></tr></table>'
+
+    Raises:
+        TypeError: The value has no table, or `pair` is missing.
     """
-    head = "".join([f"<th>{escape(heading)}</th>" for heading in headings])
-    lines = [f"<tr>{head}</tr>"] if headings else []
-    lines += ["<tr>" + "".join([f"<td>{to_html(value)}</td>" for value in row]) + "</tr>" for row in rows]
-    more = f"<div>… {left_out:,} more</div>" if left_out > 0 else ""
-    return f"<div>{title}</div><table>{''.join(lines)}</table>{more}"
+    title, columns, rows, count = _content(value)
+    pair = value.pair if isinstance(value, OrderBook) else pair
+    shown = _Shown(tokens, pair)
+    if tokens is not None:
+        named = [(pair.base, pair.quote)] if pair else rows
+        title = [*title, [tokens.units(*[one for row in named for one in row if isinstance(one, AssetId)])]]
+    lines = "<br>".join(["".join(map(shown.html, line)) for line in title])
+    headings = "".join([f"<th>{column}</th>" for column in columns])
+    body = "".join([f"<tr>{shown.cells(columns, row)}</tr>" for row in rows])
+    more = f"<div>… {count - SHOWN_ROWS:,} more</div>" if count > SHOWN_ROWS else ""
+    return Table(f"<div>{lines}</div><table><tr>{headings}</tr>{body}</table>{more}")
 
 
-def to_html(value: object) -> str:
-    """Return a value as escaped HTML. A printable name of an asset is beside its identifier, never instead of it.
+@frozen
+class _Shown:
+    """How values are shown: with tokens by labels and in whole units, without by identifiers and in smallest units."""
 
-    >>> to_html(AssetId(bytes(1) * 28, b"<b>"))
-    '00000000000000000000000000000000000000000000000000000000:3c623e (<bdi>&lt;b&gt;</bdi>)'
-    """
-    if value is None:
-        return _NO_VALUE
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    if isinstance(value, Pair):
-        return f"{to_html(value.base)} / {to_html(value.quote)}"
-    text = escape(str(value))
-    if isinstance(value, AssetId) and (name := value.asset_name_text):
+    tokens: Tokens | None
+    pair: Pair | None
+
+    def cells(self, columns: Sequence[str], row: _Row) -> str:
+        match row:
+            case [AssetId() as base, AssetId() as quote, *_]:
+                shown = evolve(self, pair=Pair(base, quote))
+            case _:
+                shown = self
+        return "".join([f"<td>{shown.html(cell, column)}</td>" for column, cell in zip(columns, row, strict=True)])
+
+    def html(self, value: object, column: str = "") -> str:
+        if value is None:
+            return "-"
+        if isinstance(value, AssetId):
+            return self._asset(value)
+        return format(self._number(value, column), "f") if isinstance(value, (int, Decimal)) else escape(str(value))
+
+    def _asset(self, asset: AssetId) -> str:
         # Isolated, because letters of a script that is written from right to left would reorder the text around them.
-        text += f" (<bdi>{escape(name)}</bdi>)"
-    return text
+        if self.tokens is not None:
+            return f'<bdi title="{asset}">{escape(self.tokens.label(asset))}</bdi>'
+        name = asset.asset_name_text
+        return f"{asset} (<bdi>{escape(name)}</bdi>)" if name else str(asset)
+
+    def _number(self, number: int | Decimal, column: str) -> Decimal:
+        if self.tokens is None:
+            return Decimal(number)
+        if self.pair is None:
+            raise TypeError("pair must be given with tokens, because the value does not name its pair")
+        if isinstance(number, int):
+            return self.tokens.human_amount(self.pair.base, number)
+        if column in _QUOTE_AMOUNTS:
+            return self.tokens.human_amount(self.pair.quote, number)
+        return self.tokens.human_price(self.pair, number)
+
+
+@singledispatch
+def _content(value: object) -> _Content:
+    raise TypeError(f"value must be one that has a table, got {type(value).__name__}: {safe_repr(value)}")
+
+
+@_content.register
+def _(book: OrderBook) -> _Content:
+    crossing = " (crossed)" if book.is_crossed else " (locked)" if book.is_locked else ""
+    counts = f"; {len(book.bids):,} bids, {len(book.asks):,} asks"
+    names: _Row = (book.pair.base, " / ", book.pair.quote)
+    prices: _Row = ("spot ", book.spot, ", spread ", book.spread, crossing, ", mid ", book.mid, counts)
+    sides = zip_longest(_rows(book.bids), _rows(book.asks), fillvalue=(None, None))
+    rows = [(bid_amount, bid, ask, ask_amount) for (bid, bid_amount), (ask, ask_amount) in sides]
+    return [names, prices], ("amount", "bid", "ask", "amount"), rows, max(len(book.bids), len(book.asks))
+
+
+@_content.register
+def _(levels: Levels) -> _Content:
+    title = f"{len(levels):,} {levels.side.value}s"
+    return [[title]], ("price", "accumulated_liquidity"), _rows(levels), len(levels)
+
+
+def _rows(levels: Levels) -> list[tuple[Decimal | None, int | None]]:
+    return [(level.price, level.accumulated_liquidity) for level in levels[:SHOWN_ROWS]]
+
+
+@_content.register
+def _(levels: CumulativeLevels) -> _Content:
+    rows = [(level.price, level.base, level.quote) for level in levels[:SHOWN_ROWS]]
+    return [[f"{len(levels):,} cumulative levels"]], ("price", "base", "quote"), rows, len(levels)
+
+
+@_content.register
+def _(fill: SimulatedFill) -> _Content:
+    taken = f"{len(fill.levels):,} {fill.levels.side.value}{'' if len(fill.levels) == 1 else 's'}"
+    title = f"simulated fill of {taken}{'' if fill.complete else ', not complete: the side has less'}"
+    columns = ("filled", "paid", "average_price", "best_price", "worst_price")
+    return [[title]], columns, [[getattr(fill, column) for column in columns]], 1
+
+
+@_content.register
+def _(index: MarketIndex) -> _Content:
+    title = [f"{len(index):,} pairs, as of ", index.as_of, ", published at ", index.published_at]
+    rows = [
+        (book.pair.base, book.pair.quote, book.spot, *[best and best.price for best in (book.best_bid, book.best_ask)])
+        for book in islice(index.values(), SHOWN_ROWS)
+    ]
+    return [title], ("base", "quote", "spot", "best bid", "best ask"), rows, len(index)
+
+
+@_content.register
+def _(pair: Pair) -> _Content:
+    rows = [(side, asset, asset.fingerprint) for side, asset in (("base", pair.base), ("quote", pair.quote))]
+    return [[pair.base, " / ", pair.quote]], ("", "asset", "fingerprint"), rows, len(rows)
+
+
+@_content.register(list)
+@_content.register(tuple)
+def _(infos: Sequence[PairInfo]) -> _Content:
+    if not all(type(info) is PairInfo for info in infos):
+        raise TypeError(f"a list must be a pair list, of PairInfo, got {safe_repr(infos)}")
+    rows = [(info.base, info.quote, info.last_spot) for info in infos[:SHOWN_ROWS]]
+    return [[f"{len(infos):,} pairs"]], ("base", "quote", "last_spot"), rows, len(infos)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final, final
@@ -22,7 +22,7 @@ from market_index.display.cip67 import is_shown
 from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPrice, InvalidTokens, safe_repr
 from market_index.pairs import Pair
 from market_index.prices import to_price_or_ratio, to_ratio
-from market_index.value import Value
+from market_index.value import Value, print_call
 
 MAX_DECIMALS: Final = 255
 """The most decimals of an entry: as the tool of the registry accepts. CIP-26 allows 19."""
@@ -33,9 +33,13 @@ MAX_NAME_LENGTH: Final = 50
 POLICY_DIGITS: Final = 8
 """How many digits of the policy id a label has, unless another entry would have the same label."""
 
-_ADA_DECIMALS: Final = 6
+REPR_ENTRIES: Final = 3
+"""The number of entries in the `repr` of tokens."""
+
+PRINTED_ENTRIES: Final = 50
+"""The number of entries that IPython and Hypothesis print."""
+
 _DECODER: Final = json.JSONDecoder(parse_float=str, parse_constant=str)
-_UNBOUNDED: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact, InvalidOperation])
 
 
 @final
@@ -44,6 +48,9 @@ class Token(Value):
     """An entry of the registry. Each value is None if the entry does not have it.
 
     `decimals` is the number of decimals of an amount: with 6, 1,500,000 smallest units are shown as 1.5.
+
+    Raises:
+        InvalidTokens: `asset` is not an `AssetId`, a name is not a text, or `decimals` is not an int from 0 to 255.
     """
 
     asset: AssetId
@@ -51,17 +58,18 @@ class Token(Value):
     name: str | None = None
     decimals: int | None = None
 
+    def __attrs_post_init__(self) -> None:
+        if type(self.asset) is not AssetId:
+            raise InvalidTokens(f"asset must be an AssetId, got {safe_repr(self.asset)}")
+        for name, text in (("ticker", self.ticker), ("name", self.name)):
+            if text is not None and type(text) is not str:
+                raise InvalidTokens(f"{name} must be a text, got {safe_repr(text)}")
+        decimals = self.decimals
+        if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= MAX_DECIMALS):
+            raise InvalidTokens(f"decimals must be an integer from 0 to {MAX_DECIMALS}, got {safe_repr(decimals)}")
 
-def _add(found: dict[AssetId, Token], token: Token) -> None:
-    """Add an entry. Raises `InvalidTokens` if its asset is ADA, or has an entry already."""
-    if token.asset.is_ada:
-        raise InvalidTokens("an entry must be of a policy id and an asset name, got one of ADA")
-    if found.setdefault(token.asset, token) is not token:
-        raise InvalidTokens(f"an asset must have one entry, got another one of {token.asset}")
 
-
-def _texts(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(texts)
+_ADA: Final = Token(ADA, "ADA", decimals=6)
 
 
 def _in_order(entries: Iterable[Token]) -> tuple[Token, ...]:
@@ -69,6 +77,14 @@ def _in_order(entries: Iterable[Token]) -> tuple[Token, ...]:
     for token in entries:
         _add(found, token)
     return tuple([found[asset] for asset in sorted(found)])
+
+
+def _add(found: dict[AssetId, Token], token: Token) -> None:
+    """Add an entry. Raises `InvalidTokens` if its asset is ADA, or has an entry already."""
+    if type(token) is not Token or token.asset.is_ada:
+        raise InvalidTokens(f"an entry must be a Token of another asset than ADA, got {safe_repr(token)}")
+    if found.setdefault(token.asset, token) is not token:
+        raise InvalidTokens(f"an asset must have one entry, got another one of {token.asset}")
 
 
 @final
@@ -90,14 +106,14 @@ class Tokens(Value):
     Decimal('1.5')
 
     Raises:
-        InvalidTokens: Two entries have the same asset, or one is of ADA.
+        InvalidTokens: An entry is not a `Token`, or is of ADA, or two have the same asset.
     """
 
     entries: tuple[Token, ...] = field(default=(), converter=_in_order)
     """The entries in ledger order of their assets."""
 
-    rejected: tuple[str, ...] = field(default=(), converter=_texts)
-    """Why entries of the JSON were left out: the place of each, the rule, and the rejected value."""
+    rejected: tuple[str, ...] = field(default=(), converter=tuple[str, ...], eq=False)
+    """Why `from_json` left out entries: the place of each, the rule, and the rejected value; excluded from equality."""
 
     def __attrs_post_init__(self) -> None:
         if self.entries != _in_order(self.entries):  # msgspec calls no converters
@@ -105,15 +121,12 @@ class Tokens(Value):
 
     @cached_property
     def _by_asset(self) -> Mapping[AssetId, Token]:
-        return {token.asset: token for token in self.entries}
+        return {ADA: _ADA} | {token.asset: token for token in self.entries}
 
     @cached_property
-    def _labels(self) -> Mapping[AssetId, str]:
-        return _labels(self.entries)
-
-    @cached_property
-    def _taken(self) -> frozenset[str]:
-        return frozenset(self._labels.values())
+    def _labels(self) -> Mapping[str, int]:
+        """How many entries have each short label."""
+        return Counter(map(_short_label, self._by_asset.values()))
 
     @classmethod
     def from_json(cls, *texts: bytes, names: Sequence[str] = ()) -> Tokens:
@@ -135,45 +148,50 @@ class Tokens(Value):
         places = names or [f"text {number}" if len(texts) > 1 else "" for number, _ in enumerate(texts, 1)]
         found: dict[AssetId, Token] = {}
         rejected: list[str] = []
-        wrong: list[InvalidTokens] = []
+        has_entries = not texts
         for place, text in zip(places, texts, strict=True):
             try:
                 entries = _entries(text)
             except InvalidTokens as error:
-                wrong.append(error.at(place) if place else error)
-                rejected.append(str(wrong[-1]))
+                rejected.append(str(error.at(place) if place else error))
                 continue
+            has_entries = True
             for position, entry in entries.items():
                 try:
                     _add(found, _token(entry))
                 except (InvalidTokens, InvalidAssetId) as error:
                     rejected.append(str(error.at(f"{place} {position}".strip() or "the entry")))
-        if texts and len(wrong) == len(texts):
-            raise wrong[0]
+        if not has_entries:
+            raise InvalidTokens(rejected[0])
         return cls(found.values(), rejected)
 
-    def __len__(self) -> int:
-        return len(self.entries)
-
     def __repr__(self) -> str:
-        return f"<Tokens: {len(self)} entries>"
+        if len(self.entries) > REPR_ENTRIES:
+            return f"<Tokens: {len(self.entries)} entries>"
+        return f"Tokens({[*self.entries]})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
+        del cycle
+        if len(self.entries) > PRINTED_ENTRIES:
+            printer.text(repr(self))
+        else:
+            print_call(printer, "Tokens", [*self.entries])
 
     def label(self, asset: AssetId) -> str:
         """Return a text for people: the ticker, else the name, else the asset name, and digits of the policy id.
 
         No two entries have the same label, and only ADA has the label `ADA`. It has no character that is not printable.
-        A token without an entry may have the label of another token without an entry.
+        A token without an entry may have the label of another token without an entry, but not of one with an entry.
         """
-        label = self._labels.get(asset) or _label(asset, _shown_name(Token(asset)))
-        # Eight digits of a policy can be chosen: a token without an entry must not look like one that has an entry.
-        is_taken = asset not in self._labels and label in self._taken
-        return f"{label} {asset}" if is_taken else label
+        token = self._token(asset)
+        label = _short_label(token)
+        # Eight digits of a policy can be chosen: a label that another entry would have has the whole identifier.
+        is_unique = self._labels.get(label, 0) == (asset in self._by_asset)
+        return label if is_unique else f"{_shown_name(token)} {asset}".lstrip()
 
     def names(self, asset: AssetId) -> frozenset[str]:
         """Return the texts by which `find` finds an asset: its ticker, its name, and its asset name."""
-        if asset.is_ada:
-            return frozenset({"ADA"})
-        token = self._by_asset.get(asset, Token(asset))
+        token = self._token(asset)
         return frozenset({text for text in (token.ticker, token.name, asset.asset_name_text) if text})
 
     def find(self, text: str) -> tuple[AssetId, ...]:
@@ -182,14 +200,22 @@ class Tokens(Value):
         Upper and lower case are the same. Different tokens may have the same ticker.
         """
         wanted = text.casefold()
-        return tuple(sorted(one for one in {ADA, *self._by_asset} if wanted in map(str.casefold, self.names(one))))
+        return tuple(sorted(one for one in self._by_asset if wanted in map(str.casefold, self.names(one))))
 
     def decimals(self, asset: AssetId) -> int | None:
         """Return the number of decimals of an asset; None if it is not known."""
-        if asset.is_ada:
-            return _ADA_DECIMALS
-        token = self._by_asset.get(asset)
-        return None if token is None else token.decimals
+        return self._token(asset).decimals
+
+    def units(self, *assets: AssetId) -> str:
+        """Return in which units the amounts of these assets, and the prices of their pairs, are shown.
+
+        >>> Tokens().units(ADA, AssetId(bytes(28), b"SNEK"))
+        'in whole units, but in smallest units of SNEK 00000000, whose decimals are not known'
+        """
+        unknown = [self.label(asset) for asset in dict.fromkeys(assets) if self.decimals(asset) is None]
+        if not unknown:
+            return "in whole units"
+        return f"in whole units, but in smallest units of {' and of '.join(unknown)}, whose decimals are not known"
 
     def human_price(self, pair: Pair, price: Decimal) -> Decimal:
         """Return a price in whole units of the quote per whole unit of the base: exact, and not bounded.
@@ -218,32 +244,38 @@ class Tokens(Value):
             )
         return found
 
-    def human_amount(self, asset: AssetId, amount: int) -> Decimal:
+    def human_amount(self, asset: AssetId, amount: int | Decimal) -> Decimal:
         """Return an amount in whole units; in smallest units if the decimals are not known.
 
-        `amount` is in smallest units. It may be a total, which has no bound.
+        `amount` is in smallest units. It may be a total, which has no bound, or the value of levels in the quote asset,
+        which may have decimals.
 
         Raises:
-            InvalidOrderBook: The value is not an int.
+            TypeError: The value is neither an int nor a finite Decimal.
         """
-        if type(amount) is not int:
-            raise InvalidOrderBook(f"an amount must be an int, got {type(amount).__name__}: {safe_repr(amount)}")
+        if type(amount) is not int and not (isinstance(amount, Decimal) and amount.is_finite()):
+            raise TypeError(
+                f"amount must be an int or a finite Decimal, got {type(amount).__name__}: {safe_repr(amount)}"
+            )
         return _shifted(Decimal(amount), -(self.decimals(asset) or 0))
 
     def amount_from_human(self, asset: AssetId, amount: Decimal | str) -> int:
-        """Return the amount in smallest units: the inverse of `human_amount`.
+        """Return the amount in smallest units: the inverse of `human_amount`, for amounts of 0 or more.
 
         Raises:
-            InvalidPrice: The value is not a number above 0.
+            InvalidPrice: The value is not a number of 0 or more.
             InvalidOrderBook: The value has more decimals than the asset.
         """
         decimals = self.decimals(asset) or 0
-        scaled = to_ratio(amount) * Fraction(10) ** decimals
+        scaled = to_ratio(amount, or_zero=True) * Fraction(10) ** decimals
         if scaled.denominator != 1:
             raise InvalidOrderBook(
                 f"an amount of {self.label(asset)} must have at most {decimals} decimals, got {safe_repr(amount)}"
             )
         return scaled.numerator
+
+    def _token(self, asset: AssetId) -> Token:
+        return self._by_asset.get(asset) or Token(asset)
 
     def _price_shift(self, pair: Pair) -> int:
         return (self.decimals(pair.base) or 0) - (self.decimals(pair.quote) or 0)
@@ -251,25 +283,15 @@ class Tokens(Value):
 
 def _shifted(number: Decimal, places: int) -> Decimal:
     """Return the number times a power of ten, without trailing zeros and without a positive exponent."""
-    text = format(_UNBOUNDED.scaleb(number, places), "f")
+    sign, digits, exponent = number.as_tuple()
+    text = format(Decimal((sign, digits, int(exponent) + places)), "f")
     text = text.rstrip("0").removesuffix(".") if "." in text else text
     # A zero may be negative, and have many digits.
     return Decimal(text) or Decimal(0)
 
 
-def _labels(tokens: Iterable[Token]) -> dict[AssetId, str]:
-    """Return the label of each asset. Those that would be the same have the whole identifier."""
-    shown = [(token.asset, _shown_name(token)) for token in tokens]
-    counts = Counter(_label(asset, name) for asset, name in shown)
-    labels = {ADA: "ADA"}
-    for asset, name in shown:
-        label = _label(asset, name)
-        labels[asset] = label if counts[label] == 1 else f"{name} {asset}".lstrip()
-    return labels
-
-
-def _label(asset: AssetId, name: str) -> str:
-    return f"{name} {asset.policy_id.hex()[:POLICY_DIGITS]}".lstrip()
+def _short_label(token: Token) -> str:
+    return f"{_shown_name(token)} {token.asset.policy_id.hex()[:POLICY_DIGITS]}".strip()
 
 
 def _shown_name(token: Token) -> str:
@@ -303,17 +325,7 @@ def _token(entry: Any) -> Token:
     subject = entry.get("subject") if isinstance(entry, dict) else None
     if not isinstance(subject, str):
         raise InvalidTokens(f"an entry must have a subject, got {safe_repr(entry)}")
-    decimals = _value(entry, "decimals")
-    if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= MAX_DECIMALS):
-        raise InvalidTokens(f"decimals must be an integer from 0 to {MAX_DECIMALS}, got {safe_repr(decimals)}")
-    return Token(AssetId.from_unit(subject), _text(entry, "ticker"), _text(entry, "name"), decimals)
-
-
-def _text(entry: dict[str, Any], name: str) -> str | None:
-    text = _value(entry, name)
-    if text is not None and not isinstance(text, str):
-        raise InvalidTokens(f"{name} must be a text, got {safe_repr(text)}")
-    return text
+    return Token(AssetId.from_unit(subject), *[_value(entry, name) for name in ("ticker", "name", "decimals")])
 
 
 def _value(entry: dict[str, Any], name: str) -> Any:

@@ -178,7 +178,7 @@ def test_known_freshness_is_shown():
 @pytest.mark.parametrize(
     ("decimals", "units"),
     [
-        (2, "prices and amounts in whole units"),
+        (2, "in whole units"),
         (None, "in whole units, but in smallest units of X 00000000, whose decimals are not known"),
     ],
 )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import re
 import unicodedata
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.vendor.pretty import pretty
 
 from market_index import (
     ADA,
@@ -24,7 +28,7 @@ from market_index import (
 from market_index.display import Token, Tokens
 from market_index.display.tokens import MAX_DECIMALS, MAX_NAME_LENGTH
 from market_index.errors import safe_repr
-from market_index.prices import MAX_COEFFICIENT
+from market_index.prices import EXACT, MAX_COEFFICIENT
 from market_index.strategies import asset_ids, pairs, prices
 from tests.invisible import INVISIBLE
 
@@ -69,7 +73,6 @@ class TestReading:
         assert (tokens.entries, tokens.rejected) == (self.TOKENS, ())
         assert tokens == Tokens(self.TOKENS) == Tokens(reversed(self.TOKENS))
         assert hash(tokens) == hash(Tokens(self.TOKENS))
-        assert (len(tokens), repr(tokens)) == (2, "<Tokens: 2 entries>")
         assert [tokens.decimals(asset) for asset in (SNEK, OTHER, ADA, NAMELESS)] == [0, MAX_DECIMALS, 6, None]
 
     @pytest.mark.parametrize(
@@ -116,7 +119,7 @@ class TestReading:
             (7, "an entry must have a subject, got 7"),
             ({"subject": None}, "an entry must have a subject, got {'subject': None}"),
             ({"subject": "x"}, "the policy id must have 56 digits, got 1: 'x'"),
-            ({"subject": "lovelace"}, "an entry must be of a policy id and an asset name, got one of ADA"),
+            ({"subject": "lovelace"}, f"an entry must be a Token of another asset than ADA, got {Token(ADA)}"),
             (entry(decimals=-1), "decimals must be an integer from 0 to 255, got -1"),
             (entry(decimals=256), "decimals must be an integer from 0 to 255, got 256"),
             (entry(decimals="6"), "decimals must be an integer from 0 to 255, got '6'"),
@@ -146,10 +149,59 @@ class TestReading:
         with pytest.raises(ValueError):
             Tokens.from_json(b"[]", names=["a", "b"])
 
-    @pytest.mark.parametrize("wrong", [[Token(SNEK), Token(SNEK)], [Token(ADA)]])
-    def test_the_constructor_rejects_entries_that_contradict_each_other(self, wrong: list[Token]):
+    @pytest.mark.parametrize("wrong", [[Token(SNEK), Token(SNEK)], [Token(ADA)], [SNEK], [None]])
+    def test_the_constructor_rejects_entries_that_contradict_each_other(self, wrong: Any):
         with pytest.raises(InvalidTokens):
             Tokens(wrong)
+
+    @pytest.mark.parametrize(
+        ("values", "message"),
+        [
+            (("SNEK",), "asset must be an AssetId, got 'SNEK'"),
+            ((SNEK, b"SNEK"), "ticker must be a text, got b'SNEK'"),
+            ((SNEK, None, 7), "name must be a text, got 7"),
+            ((SNEK, None, None, True), "decimals must be an integer from 0 to 255, got True"),
+            ((SNEK, None, None, 256), "decimals must be an integer from 0 to 255, got 256"),
+        ],
+    )
+    def test_an_entry_is_validated(self, values: Any, message: str):
+        with pytest.raises(InvalidTokens) as raised:
+            Token(*values)
+        assert str(raised.value) == message
+        with attrs.validators.disabled(), pytest.raises(InvalidTokens):
+            Token(*values)
+
+
+class TestValue:
+    """`Tokens` as a value."""
+
+    MANY = Tokens(Token(AssetId(bytes(28), bytes([at])), "X" * at) for at in range(51))
+
+    def test_the_fields_are_the_entries_in_ledger_order(self):
+        assert [token.asset for token in self.MANY.entries] == sorted(token.asset for token in self.MANY.entries)
+        assert attrs.evolve(self.MANY) == self.MANY == pickle.loads(pickle.dumps(self.MANY))
+        assert copy.copy(self.MANY) is copy.deepcopy(self.MANY) is self.MANY
+        match read(entry(SNEK, ticker="SN"), 7):
+            case Tokens((Token(asset, ticker),), (rejected,)):
+                assert (asset, ticker, rejected) == (SNEK, "SN", "entry 1: an entry must have a subject, got 7")
+            case _:
+                pytest.fail("the fields do not match")
+        token = {"asset": attrs.asdict(SNEK), "ticker": "SN", "name": None, "decimals": None}
+        assert attrs.asdict(Tokens([Token(SNEK, "SN")])) == {"entries": (token,), "rejected": ()}
+
+    def test_what_was_left_out_is_excluded_from_equality(self):
+        assert read(entry(SNEK), 7) == read(entry(SNEK))
+        assert hash(read(entry(SNEK), 7)) == hash(read(entry(SNEK)))
+
+    def test_a_short_repr_and_what_is_printed_evaluate_to_the_tokens(self):
+        names = {"AssetId": AssetId, "Token": Token, "Tokens": Tokens}
+        for count in (0, 1, 3):
+            tokens = Tokens(self.MANY.entries[:count])
+            assert eval(repr(tokens), names) == eval(pretty(tokens), names) == tokens
+        assert repr(Tokens(self.MANY.entries[:4])) == "<Tokens: 4 entries>"
+        fifty = Tokens(self.MANY.entries[:50])
+        assert eval(pretty(fifty), names) == fifty
+        assert pretty(self.MANY) == repr(self.MANY) == "<Tokens: 51 entries>"
 
 
 class TestLabels:
@@ -181,7 +233,7 @@ class TestLabels:
 
     def test_a_token_without_an_entry_does_not_look_like_one_with_an_entry(self):
         twin = AssetId(SNEK.policy_id[:4] + bytes(24), b"SNEK")
-        assert read(entry(SNEK)).label(twin) == f"SNEK 279c909f {twin}"
+        assert read(entry(SNEK)).label(twin) == f"SNEK {twin}"
 
     @pytest.mark.parametrize("name", ["ADA", "ADA\u200b", " ADA ", "\u202eADA", "A\u0000DA", "\u034fADA\ufe0f"])
     def test_a_token_that_calls_itself_ada_does_not_look_like_ada(self, name: str):
@@ -256,7 +308,7 @@ class TestHumanUnits:
             assert tokens.price_from_human(pair, human) == price
             assert tokens.price_from_human(pair, str(human)) == price
 
-    @given(st.integers(0, MAX_DECIMALS), st.integers(1, 2**70))
+    @given(st.integers(0, MAX_DECIMALS), st.integers(0, 2**70))
     def test_amounts_are_exact_and_come_back(self, decimals: int, amount: int):
         tokens = Tokens([Token(SNEK, decimals=decimals)])
         human = tokens.human_amount(SNEK, amount)
@@ -280,18 +332,38 @@ class TestHumanUnits:
             self.TOKENS.human_price(Pair(SNEK, ADA), price)
         assert str(raised.value) == f"a price must be a finite Decimal, got {type(price).__name__}: {safe_repr(price)}"
 
-    @pytest.mark.parametrize("amount", [1.0, "1", None, True, Decimal(1)])
-    def test_only_an_integer_is_an_amount(self, amount: Any):
-        with pytest.raises(InvalidOrderBook) as raised:
-            self.TOKENS.human_amount(SNEK, amount)
-        assert str(raised.value) == f"an amount must be an int, got {type(amount).__name__}: {safe_repr(amount)}"
+    @given(st.integers(0, MAX_DECIMALS), prices(), st.integers(1, 2**64 - 1))
+    def test_values_of_levels_are_exact(self, decimals: int, price: Decimal, amount: int):
+        tokens = Tokens([Token(SNEK, decimals=decimals)])
+        value = EXACT.multiply(price, amount)
+        assert Fraction(tokens.human_amount(SNEK, value)) == Fraction(value) / 10**decimals
 
-    @pytest.mark.parametrize("human", ["0", "-1", "x", "NaN", 1.5, 1, None, "1e999999999"])
-    def test_only_a_number_above_zero_is_a_human_number(self, human: Any):
+    @pytest.mark.parametrize("amount", [1.0, "1", None, True, Decimal("NaN"), Decimal("Infinity")])
+    def test_only_an_integer_or_a_finite_decimal_is_an_amount(self, amount: Any):
+        with pytest.raises(TypeError) as raised:
+            self.TOKENS.human_amount(SNEK, amount)
+        given = f"{type(amount).__name__}: {safe_repr(amount)}"
+        assert str(raised.value) == f"amount must be an int or a finite Decimal, got {given}"
+
+    @pytest.mark.parametrize("human", ["-1", "-0.5", "x", "NaN", Decimal(-1), 1.5, 1, None, "1e999999999", "0/0"])
+    def test_other_values_are_no_human_numbers(self, human: Any):
         with pytest.raises(InvalidPrice):
             self.TOKENS.price_from_human(Pair(SNEK, ADA), human)
         with pytest.raises(InvalidPrice):
             self.TOKENS.amount_from_human(SNEK, human)
+
+    @pytest.mark.parametrize("zero", ["0", "0.00", ".0", "0e5", Decimal(0), Decimal("0E-7")])
+    def test_zero_is_an_amount_and_no_price(self, zero: Any):
+        assert self.TOKENS.amount_from_human(ADA, zero) == 0
+        with pytest.raises(InvalidPrice):
+            self.TOKENS.price_from_human(Pair(SNEK, ADA), zero)
+
+    def test_the_units_name_the_assets_whose_decimals_are_not_known(self):
+        tokens = Tokens([Token(SNEK, decimals=0), Token(OTHER, "X")])
+        assert tokens.units(SNEK, ADA) == tokens.units() == "in whole units"
+        assert tokens.units(OTHER, SNEK, NAMELESS, OTHER) == (
+            "in whole units, but in smallest units of X 1111909f and of 00000000, whose decimals are not known"
+        )
 
     @pytest.mark.parametrize(
         ("human", "message"),
