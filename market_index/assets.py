@@ -71,7 +71,7 @@ class AssetId(Value):
         """Read `ADA` or `<policy id>:<asset name>`, in upper or lower case hexadecimal.
 
         `ADA` must be upper case. Other spellings are rejected: `lovelace`, `policy.name` (see `from_dotted`), and the
-        two concatenated (see `from_unit`).
+        two concatenated (see `from_unit`). The message names the spelling.
 
         >>> AssetId.parse("ADA") == ADA
         True

@@ -74,8 +74,8 @@ def table(value: object, tokens: Tokens | None = None, pair: Pair | None = None)
     pair = value.pair if isinstance(value, OrderBook) else pair
     shown = _Shown(tokens, pair)
     if tokens is not None:
-        named = [(pair.base, pair.quote)] if pair else rows
-        title = [*title, [tokens.units(*[one for row in named for one in row if isinstance(one, AssetId)])]]
+        assets = [cell for row in rows for cell in row if isinstance(cell, AssetId)]
+        title = [*title, [tokens.units(*(assets or ([pair.base, pair.quote] if pair else [])))]]
     lines = "<br>".join(["".join(map(shown.html, line)) for line in title])
     headings = "".join([f"<th>{column}</th>" for column in columns])
     body = "".join([f"<tr>{shown.cells(columns, row)}</tr>" for row in rows])

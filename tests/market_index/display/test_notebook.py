@@ -149,6 +149,7 @@ class TestHumanUnits:
         index = MarketIndex([self.BOOK, OrderBook(Pair(PAIR.base, unknown), spot="7"), OrderBook(Pair(ADA, PAIR.base))])
         for value in (index, index.pair_list()):
             shown = table(value, self.TOKENS)
+            assert table(value, self.TOKENS, PAIR) == shown  # each row has its own pair
             assert [row[:3] for row in rows(shown)[1:]] == [
                 ["ADA", self.NAME, "-"],
                 [self.NAME, "ADA", "0.03"],

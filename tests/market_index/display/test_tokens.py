@@ -189,6 +189,14 @@ class TestValue:
         token = {"asset": attrs.asdict(SNEK), "ticker": "SN", "name": None, "decimals": None}
         assert attrs.asdict(Tokens([Token(SNEK, "SN")])) == {"entries": (token,), "rejected": ()}
 
+    def test_entries_are_validated_without_converters(self):
+        """As msgspec makes a value."""
+        tokens = object.__new__(Tokens)
+        for name, value in (("entries", self.MANY.entries[::-1]), ("rejected", ())):
+            object.__setattr__(tokens, name, value)
+        with pytest.raises(InvalidTokens, match=r"^entries must be in ledger order of their assets$"):
+            tokens.__attrs_post_init__()
+
     def test_what_was_left_out_is_excluded_from_equality(self):
         assert read(entry(SNEK), 7) == read(entry(SNEK))
         assert hash(read(entry(SNEK), 7)) == hash(read(entry(SNEK)))
