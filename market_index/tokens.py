@@ -44,6 +44,9 @@ class Token(Value):
     """An entry of the registry. Each value is None if the entry does not have it.
 
     `decimals` is the number of decimals of an amount: with 6, 1,500,000 smallest units are shown as 1.5.
+
+    Raises:
+        InvalidTokens: A value has another type, or `decimals` is not from 0 to 255.
     """
 
     asset: AssetId
@@ -51,24 +54,29 @@ class Token(Value):
     name: str | None = None
     decimals: int | None = None
 
+    def __attrs_post_init__(self) -> None:
+        if type(self.asset) is not AssetId:
+            raise InvalidTokens(f"asset must be an AssetId, got {safe_repr(self.asset)}")
+        for name, text in (("ticker", self.ticker), ("name", self.name)):
+            if text is not None and not isinstance(text, str):
+                raise InvalidTokens(f"{name} must be a text, got {safe_repr(text)}")
+        decimals = self.decimals
+        if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= MAX_DECIMALS):
+            raise InvalidTokens(f"decimals must be an integer from 0 to {MAX_DECIMALS}, got {safe_repr(decimals)}")
+
 
 def _add(found: dict[AssetId, Token], token: Token) -> None:
-    """Add an entry. Raises `InvalidTokens` if its asset is ADA, or has an entry already."""
+    """Add an entry. Raises `InvalidTokens` if it is none, or its asset is ADA, or has an entry already."""
+    if type(token) is not Token:
+        raise InvalidTokens(f"an entry must be a Token, got {safe_repr(token)}")
     if token.asset.is_ada:
         raise InvalidTokens("an entry must be of a policy id and an asset name, got one of ADA")
     if found.setdefault(token.asset, token) is not token:
         raise InvalidTokens(f"an asset must have one entry, got another one of {token.asset}")
 
 
-def _texts(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(texts)
-
-
-def _in_order(entries: Iterable[Token]) -> tuple[Token, ...]:
-    found: dict[AssetId, Token] = {}
-    for token in entries:
-        _add(found, token)
-    return tuple([found[asset] for asset in sorted(found)])
+def _entries_of(entries: Iterable[Token]) -> tuple[Token, ...]:
+    return entries  # type: ignore[return-value]  # converted after all fields are set
 
 
 @final
@@ -93,15 +101,18 @@ class Tokens(Value):
         InvalidTokens: Two entries have the same asset, or one is of ADA.
     """
 
-    entries: tuple[Token, ...] = field(default=(), converter=_in_order)
+    entries: tuple[Token, ...] = field(default=(), converter=_entries_of)
     """The entries in ledger order of their assets."""
 
-    rejected: tuple[str, ...] = field(default=(), converter=_texts)
+    rejected: tuple[str, ...] = ()
     """Why entries of the JSON were left out: the place of each, the rule, and the rejected value."""
 
     def __attrs_post_init__(self) -> None:
-        if self.entries != _in_order(self.entries):  # msgspec calls no converters
-            raise InvalidTokens("entries must be in ledger order of their assets")
+        found: dict[AssetId, Token] = {}
+        for token in self.entries:
+            _add(found, token)
+        object.__setattr__(self, "entries", tuple([found[asset] for asset in sorted(found)]))
+        object.__setattr__(self, "rejected", tuple(self.rejected))
 
     @cached_property
     def _by_asset(self) -> Mapping[AssetId, Token]:
@@ -150,13 +161,13 @@ class Tokens(Value):
                     rejected.append(str(error.at(f"{place} {position}".strip() or "the entry")))
         if texts and len(wrong) == len(texts):
             raise wrong[0]
-        return cls(found.values(), rejected)
+        return cls(found.values(), tuple(rejected))
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def __repr__(self) -> str:
-        return f"<Tokens: {len(self)} entries>"
+        return f"<Tokens: {len(self)} entries>" if self.entries else "Tokens()"
 
     def label(self, asset: AssetId) -> str:
         """Return a text for people: the ticker, else the name, else the asset name, and digits of the policy id.
@@ -303,17 +314,7 @@ def _token(entry: Any) -> Token:
     subject = entry.get("subject") if isinstance(entry, dict) else None
     if not isinstance(subject, str):
         raise InvalidTokens(f"an entry must have a subject, got {safe_repr(entry)}")
-    decimals = _value(entry, "decimals")
-    if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= MAX_DECIMALS):
-        raise InvalidTokens(f"decimals must be an integer from 0 to {MAX_DECIMALS}, got {safe_repr(decimals)}")
-    return Token(AssetId.from_unit(subject), _text(entry, "ticker"), _text(entry, "name"), decimals)
-
-
-def _text(entry: dict[str, Any], name: str) -> str | None:
-    text = _value(entry, name)
-    if text is not None and not isinstance(text, str):
-        raise InvalidTokens(f"{name} must be a text, got {safe_repr(text)}")
-    return text
+    return Token(AssetId.from_unit(subject), *[_value(entry, name) for name in ("ticker", "name", "decimals")])
 
 
 def _value(entry: dict[str, Any], name: str) -> Any:

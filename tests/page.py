@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
+from attrs import evolve
+
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, Tokens, wire
 from market_index_cli.page.routes import labels_json, page_routes
 from market_index_http import Health, create_app
@@ -69,7 +71,7 @@ def widest() -> OrderBook:
 
 def app_with_page(live: LiveIndex, feed: FeedState | None = None, tokens: Tokens | None = None) -> MarketIndexApp:
     """Return an app with the page, and the stream of changes, whose books were published just now."""
-    freshness = live.current.freshness.changed(published_at=datetime.now(UTC))
+    freshness = evolve(live.current.freshness, published_at=datetime.now(UTC))
     live.update((), freshness=freshness)
     app = create_app(live, stream=True, health=Health(feed or FeedState()))
     app.router.routes.extend(page_routes(labels_json(tokens or Tokens())))
