@@ -228,7 +228,8 @@ class Chunked(Value, Generic[K, V]):
         chunks = shared = self._chunks
         # The places of chunks that must be split again, because a boundary was added or removed.
         places = set() if is_split else {0}
-        for key, value in changes:
+        for change in changes:
+            key, value = change
             sought: Any = key if sort_key is None else sort_key(key)
             at = bisect_left(bounds, sought) if bounds else 0
             chunk = chunks[at]
@@ -245,7 +246,7 @@ class Chunked(Value, Generic[K, V]):
                 size += 1 if before is None else -1
                 if is_split and order.ends_chunk(key):
                     places.add(at)
-            chunks[at] = chunk.changed(position, (key, value), before, shared[at], encoded)
+            chunks[at] = chunk.changed(position, change, before, shared[at], encoded)
         if places and size > MAX_UNSPLIT:
             chunks = _split_again(order, chunks, sorted(places))
             bounds = _bounds(order, chunks)

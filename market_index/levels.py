@@ -53,7 +53,8 @@ class PriceLevel(Value):
     accumulated_liquidity: int
 
     def __attrs_post_init__(self) -> None:
-        _SET_PRICE(self, to_price(self.price))
+        if (price := to_price(self.price)) is not self.price:
+            _SET_PRICE(self, price)
         require_amount("accumulated_liquidity", self.accumulated_liquidity, 1)
 
 
