@@ -1,13 +1,15 @@
 """Costs of one book: changes, and gathering it from orders.
 
-Each change sets, adds or removes one bid. *sortedcontainers* and *order-book (C)* change one structure in place; *dict
-and sort* sums orders in dicts and sorts them once. Reading the price, finding its place, and creating the level, the
-side and the book take two thirds of a change.
+Each change sets, adds or removes one bid; its price is a text. *sortedcontainers* and *order-book (C)* change one
+structure in place. *Decimal and bisect* copies a dict and a list of prices, and changes the copies. *dict and sort*
+sums orders in dicts and sorts them once. None of them validates. Reading the price, finding its place, and creating the
+level, the side and the book take two thirds of a change.
 """
 
 from __future__ import annotations
 
 import random
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
@@ -29,6 +31,8 @@ Top: TypeAlias = list[tuple[Decimal, int]]
 
 def groups(*, quick: bool) -> dict[str, Group]:
     found: dict[str, Group] = {f"apply_{levels}": partial(applying, levels, quick=quick) for levels in (50, 500, 5_000)}
+    found["best_bid"] = partial(following_the_best_bid, quick=quick)
+    found["apply_100"] = partial(applying_many, quick=quick)
     found["gather"] = partial(gathering, quick=quick)
     return found
 
@@ -48,6 +52,63 @@ def applying(levels: int, *, quick: bool) -> Iterator[Row]:
     work = f"one change, then the top 20, in {levels:,} levels"
     yield compared(work, "µs", seconds, "apply, bids[:20]", "sortedcontainers", scale=1e6)
     yield compared(work, "µs", seconds, "apply, bids[:20]", "order-book (C)", scale=1e6)
+
+
+def following_the_best_bid(*, quick: bool) -> Iterator[Row]:
+    one = book(random.Random(8), 500)
+    stream = changes(one, CHANGES)
+    start = {level.price: level.accumulated_liquidity for level in one.bids}
+
+    def with_ours() -> Any:
+        current, best = one, one.best_bid
+        for change in stream:
+            current = current.apply(bids=(change,))
+            best = current.best_bid
+        return best and (best.price, best.accumulated_liquidity)
+
+    def with_theirs() -> Any:
+        current = SortedDict(start)
+        best = None
+        for text, amount in stream:
+            at = Decimal(text)
+            if amount:
+                current[at] = amount
+            else:
+                current.pop(at, None)
+            best = current.peekitem()
+        return best
+
+    assert with_ours() == with_theirs()
+    seconds = interleaved({"apply": with_ours, "sortedcontainers": with_theirs}, quick=quick, per=len(stream))
+    yield compared(
+        "one change, then the best bid, in 500 levels", "µs", seconds, "apply", "sortedcontainers", scale=1e6
+    )
+
+
+def applying_many(*, quick: bool) -> Iterator[Row]:
+    one = book(random.Random(4), 5_000)
+    stream = changes(one, 100)
+    amounts = {level.price: level.accumulated_liquidity for level in one.bids}
+    rising = sorted(amounts)
+
+    def with_bisect() -> Any:
+        changed, prices = amounts.copy(), rising.copy()
+        for text, amount in stream:
+            at = Decimal(text)
+            if amount and at not in changed:
+                insort(prices, at)
+            elif not amount and at in changed:
+                del prices[bisect_left(prices, at)]
+            if amount:
+                changed[at] = amount
+            else:
+                changed.pop(at, None)
+        return prices
+
+    assert with_bisect() == list(one.apply(bids=stream).bids.prices)[::-1]
+    contenders = {"apply": lambda: one.apply(bids=stream), "Decimal and bisect": with_bisect}
+    seconds = interleaved(contenders, quick=quick)
+    yield compared("100 changes in 5,000 levels", "µs", seconds, "apply", "Decimal and bisect", scale=1e6)
 
 
 def with_apply(one: OrderBook, stream: Stream) -> Top:

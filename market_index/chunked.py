@@ -1,7 +1,7 @@
 """The persistent sorted structure of books, indexes and orders: keys and values in immutable chunks.
 
 Theory of operation
-    A `Chunked` is a sequence of keys in a fixed order, each with a value. It is split into chunks of 64 keys on
+    A `Chunked` has keys in a fixed order, each with a value. It is split into chunks of 64 keys on
     average. Nothing is changed in place: a change copies the chunk that contains the key and the list of chunks. All
     other chunks are shared between the old and the new version. A value that equals the stored one changes nothing.
 
@@ -23,10 +23,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, MutableSequence, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, final
 from zlib import crc32
 
-from attrs import define, field, frozen
+from attrs import frozen
+from attrs.exceptions import FrozenInstanceError
+
+from market_index.value import Value, slot_setters
 
 if TYPE_CHECKING:
     from market_index.wire.parts import EncodedPart
@@ -62,82 +65,129 @@ class KeyOrder(Generic[K, V]):
 
 
 @final
-@define(weakref_slot=False)
-class Chunk(Generic[K, V]):
+class Chunk(Value, Generic[K, V]):
     """Adjacent keys and their values, which never change once the chunk is shared. `encoded` is a cache."""
 
+    __slots__ = ("encoded", "keys", "values")
     keys: list[K]
     values: MutableSequence[V]
-    encoded: EncodedPart | None = field(default=None, eq=False)
+    encoded: EncodedPart | None
 
-    def set(self, position: int, key: K, before: V | None, value: V | None) -> None:
-        """Set the value of a key at its position, in a chunk that is not shared yet. None: absent."""
+    def __init__(self, keys: list[K], values: MutableSequence[V], encoded: EncodedPart | None = None) -> None:
+        _SET_KEYS(self, keys)
+        _SET_VALUES(self, values)
+        _SET_ENCODED(self, encoded)
+
+    def changed(
+        self,
+        position: int,
+        entry: tuple[K, V | None],
+        before: V | None,
+        shared: Chunk[K, V],
+        encoded: EncodedPart | None,
+    ) -> Chunk[K, V]:
+        """Return the chunk after setting the value of a key at its position (None: absent) and the cache.
+
+        The columns that it has in common with the shared chunk are copied, and others changed in place.
+        """
+        keys, values, (key, value) = self.keys, self.values, entry
+        if values is shared.values:
+            values = values[:]
+        if (before is None or value is None) and keys is shared.keys:
+            keys = keys.copy()
         if value is None:
-            del self.keys[position], self.values[position]
+            del keys[position], values[position]
         elif before is None:
-            self.keys.insert(position, key)
-            self.values.insert(position, value)
+            keys.insert(position, key)
+            values.insert(position, value)
         else:
-            self.values[position] = value
+            values[position] = value
+        is_same = keys is self.keys and values is self.values and encoded is self.encoded
+        return self if is_same else Chunk(keys, values, encoded)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "encoded":
+            raise FrozenInstanceError
+        _SET_ENCODED(self, value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Chunk) and self.keys == other.keys and self.values == other.values
+
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # only a whole collection is hashed, over its columns
 
     def __getitem__(self, piece: slice) -> Chunk[K, V]:
         return Chunk(self.keys[piece], self.values[piece])
 
 
-@final
-@frozen(repr=False, weakref_slot=False)
-class Chunked(Generic[K, V]):
-    """Sorted keys and their values in chunks. Immutable; callers must not change the chunks.
+# Here and below: slots are set by their descriptors, because the classes reject assignment.
+_SET_KEYS, _SET_VALUES, _SET_ENCODED = slot_setters(Chunk, "keys", "values", "encoded")
 
-    The methods do not validate: the owner defines keys and values, and passes only valid ones. Two are equal if they
+
+class Chunked(Value, Generic[K, V]):
+    """Immutable base class of collections: sorted keys and their values in chunks.
+
+    The methods do not validate: a subclass defines keys and values, and accepts only valid ones. Two are equal if they
     have the same keys and values; shared chunks are compared by identity.
 
-    >>> content = Chunked.of(KeyOrder(str.encode), Chunk([], []))
-    >>> following = content.changed([("b", 7), ("a", 5)])
-    >>> following.keys, following.values, following.changed([("a", None)]).keys
-    (('a', 'b'), (5, 7), ('b',))
+    >>> content = Chunked(KeyOrder(str.encode), Chunk([], []))
+    >>> following = content._changed([("b", 7), ("a", 5)])
+    >>> following.columns, following._changed([("a", None)]).columns
+    ((('a', 'b'), (5, 7)), (('b',), (7,)))
     """
 
-    order: KeyOrder[K, V]
-    chunks: list[Chunk[K, V]]
-    bounds: tuple[Any, ...] = field(eq=False)
-    size: int
+    __slots__ = ("_bounds", "_chunks", "_order", "_size")
+    _order: KeyOrder[K, V]
+    _chunks: list[Chunk[K, V]]
+    _bounds: tuple[Any, ...]
+    _size: int
 
-    @staticmethod
-    def of(order: KeyOrder[K, V], whole: Chunk[K, V]) -> Chunked[K, V]:
+    def __init__(self, order: KeyOrder[K, V], whole: Chunk[K, V]) -> None:
         """Split a chunk of sorted, different keys at its boundaries."""
         size = len(whole.keys)
         chunks = [whole] if size <= MAX_UNSPLIT else _split(order, whole)
-        return Chunked(order, chunks, _bounds(order, chunks), size)
+        _SET_ORDER(self, order)
+        _SET_CHUNKS(self, chunks)
+        _SET_BOUNDS(self, _bounds(order, chunks))
+        _SET_SIZE(self, size)
 
     @property
-    def keys(self) -> tuple[K, ...]:
-        """All keys, in order."""
-        return tuple(chain.from_iterable([chunk.keys for chunk in self.chunks]))
+    def chunks(self) -> tuple[Chunk[K, V], ...]:
+        """The chunks, for code that caches a result per chunk. Callers must not change them."""
+        return tuple(self._chunks)
 
     @property
-    def values(self) -> tuple[V, ...]:
-        """The value of each key."""
-        return tuple(chain.from_iterable([chunk.values for chunk in self.chunks]))
+    def columns(self) -> tuple[tuple[K, ...], tuple[V, ...]]:
+        """All keys, in order, and the value of each."""
+        chunks = self._chunks
+        keys, values = [chunk.keys for chunk in chunks], [chunk.values for chunk in chunks]
+        return tuple(chain.from_iterable(keys)), tuple(chain.from_iterable(values))
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._order is other._order and self._size == other._size and self._chunks == other._chunks
 
     def __hash__(self) -> int:
-        return hash((self.keys, self.values))
+        return hash(self.columns)
 
-    def at(self, key: K) -> V | None:
+    def __len__(self) -> int:
+        return self._size
+
+    def _at(self, key: K) -> V | None:
         """Return the value of a key, or None if the key is absent."""
-        sort_key, bounds = self.order.sort_key, self.bounds
+        sort_key, bounds = self._order.sort_key, self._bounds
         sought: Any = key if sort_key is None else sort_key(key)
-        chunk = self.chunks[bisect_left(bounds, sought) if bounds else 0]
+        chunk = self._chunks[bisect_left(bounds, sought) if bounds else 0]
         position = bisect_left(chunk.keys, sought, key=sort_key)
         return chunk.values[position] if position < len(chunk.keys) and chunk.keys[position] == key else None
 
-    def changes_since(self, earlier: Chunked[K, V]) -> tuple[list[tuple[K, V]], list[tuple[K, V]]]:
+    def _changes_since(self, earlier: Chunked[K, V]) -> tuple[list[tuple[K, V]], list[tuple[K, V]]]:
         """Return the entries that the earlier object lacks, and its entries whose keys this object lacks.
 
         Shared chunks are skipped.
         """
-        pairs = [pair for pair in zip(self.chunks, earlier.chunks, strict=False) if pair[0] is not pair[1]]
-        if len(self.chunks) == len(earlier.chunks) and all(now.keys == before.keys for now, before in pairs):
+        pairs = [pair for pair in zip(self._chunks, earlier._chunks, strict=False) if pair[0] is not pair[1]]
+        if len(self._chunks) == len(earlier._chunks) and all(now.keys == before.keys for now, before in pairs):
             # Only values changed, as in most changes of an index. This takes a fifth of the time.
             return [
                 (key, value)
@@ -145,7 +195,7 @@ class Chunked(Generic[K, V]):
                 for key, value, known in zip(now.keys, now.values, before.values, strict=True)
                 if value is not known and value != known
             ], []
-        shared = set(map(id, self.chunks)) & set(map(id, earlier.chunks))
+        shared = set(map(id, self._chunks)) & set(map(id, earlier._chunks))
         entries, known_entries = self._entries_outside(shared), earlier._entries_outside(shared)
         changed = [entry for octets, entry in entries.items() if entry != known_entries.get(octets)]
         return changed, [entry for octets, entry in known_entries.items() if octets not in entries]
@@ -155,30 +205,31 @@ class Chunked(Generic[K, V]):
 
         By bytes, because hashes of numbers are predictable: an attacker could choose prices that collide.
         """
-        octets = self.order.octets
+        octets = self._order.octets
         return {
             octets(key): (key, value)
-            for chunk in self.chunks
+            for chunk in self._chunks
             if id(chunk) not in chunks
             for key, value in zip(chunk.keys, chunk.values, strict=True)
         }
 
-    def changed(self, changes: Collection[tuple[K, V | None]]) -> Chunked[K, V]:
-        """Return the sequence after setting each key to its value, or itself if nothing changes.
+    def _changed(self, changes: Collection[tuple[K, V | None]]) -> Self:
+        """Return the collection after setting each key to its value, or itself if nothing changes.
 
         None removes the key; removing an absent key changes nothing. If a key repeats, the last change wins.
         """
-        order, bounds, size = self.order, self.bounds, self.size
+        order, bounds, size = self._order, self._bounds, self._size
         sort_key, is_split = order.sort_key, size > MAX_UNSPLIT
         if len(changes) > 1:
             # Inserting keys in their order moves only the old keys of a chunk. The sort is stable.
             by_key = itemgetter(0) if sort_key is None else lambda change: sort_key(change[0])
             changes = sorted(changes, key=by_key)
-        # A chunk at its place in `shared` is copied before it is changed, and so is the list.
-        chunks = shared = self.chunks
+        # The list is copied before it is changed.
+        chunks = shared = self._chunks
         # The places of chunks that must be split again, because a boundary was added or removed.
         places = set() if is_split else {0}
-        for key, value in changes:
+        for change in changes:
+            key, value = change
             sought: Any = key if sort_key is None else sort_key(key)
             at = bisect_left(bounds, sought) if bounds else 0
             chunk = chunks[at]
@@ -187,46 +238,48 @@ class Chunked(Generic[K, V]):
             before = chunk.values[position] if is_present else None
             if before is value or before == value:
                 continue
-            if chunk is shared[at]:
-                chunks = shared.copy() if chunks is shared else chunks
-                chunks[at] = chunk = Chunk(chunk.keys, chunk.values[:], chunk.encoded)
-            if before is None or value is None:
-                if chunk.keys is shared[at].keys:
-                    chunk.keys = chunk.keys.copy()
+            chunks = shared.copy() if chunks is shared else chunks
+            if before is not None and value is not None:
+                encoded = chunk.encoded if order.keeps_encoded(before, value) else None
+            else:
+                encoded = None
                 size += 1 if before is None else -1
                 if is_split and order.ends_chunk(key):
                     places.add(at)
-            if before is None or value is None or not order.keeps_encoded(before, value):
-                chunk.encoded = None
-            chunk.set(position, key, before, value)
+            chunks[at] = chunk.changed(position, change, before, shared[at], encoded)
         if places and size > MAX_UNSPLIT:
             chunks = _split_again(order, chunks, sorted(places))
             bounds = _bounds(order, chunks)
         return self if chunks is shared else self._derived(chunks, bounds, size)
 
-    def head(self, count: int) -> Chunked[K, V]:
-        """Return the sequence of the first `count` keys, or itself if it has no more."""
-        if count >= self.size:
+    def _place(self, position: int) -> tuple[int, int]:
+        """Return the number of the chunk that has this position, and the position in the chunk."""
+        for at, chunk in enumerate(self._chunks):
+            if position < len(chunk.keys):
+                return at, position
+            position -= len(chunk.keys)
+        return at, len(chunk.keys)
+
+    def _head(self, count: int) -> Self:
+        """Return the collection of the first `count` keys, or itself if it has no more."""
+        if count >= self._size:
             return self
-        at, left = 0, count
-        while left >= len(self.chunks[at].keys):
-            left -= len(self.chunks[at].keys)
-            at += 1
-        return self._derived([*self.chunks[:at], self.chunks[at][:left]], self.bounds[:at], count)
+        at, left = self._place(count)
+        return self._derived([*self._chunks[:at], self._chunks[at][:left]], self._bounds[:at], count)
 
-    def front(self, count: int) -> Chunk[K, V]:
-        """Return a chunk that starts with the first `count` keys, or with all if there are no more."""
-        at, left = 0, count - len(self.chunks[0].keys)
-        while left > 0 and at + 1 < len(self.chunks):
-            at += 1
-            left -= len(self.chunks[at].keys)
-        return _joined(self.chunks[: at + 1])
-
-    def _derived(self, chunks: list[Chunk[K, V]], bounds: tuple[Any, ...], size: int) -> Chunked[K, V]:
-        """Return the sequence of these chunks, joined into one if it is small."""
+    def _derived(self, chunks: list[Chunk[K, V]], bounds: tuple[Any, ...], size: int) -> Self:
+        """Return the collection of these chunks, joined into one if it is small, without the constructor."""
         if size <= MAX_UNSPLIT and len(chunks) > 1:
-            chunks, bounds = [_joined(chunks)], ()
-        return Chunked(self.order, chunks, bounds, size)
+            chunks, bounds = [joined(chunks)], ()
+        derived = object.__new__(type(self))
+        _SET_ORDER(derived, self._order)
+        _SET_CHUNKS(derived, chunks)
+        _SET_BOUNDS(derived, bounds)
+        _SET_SIZE(derived, size)
+        return derived
+
+
+_SET_ORDER, _SET_CHUNKS, _SET_BOUNDS, _SET_SIZE = slot_setters(Chunked, "_order", "_chunks", "_bounds", "_size")
 
 
 def _split(order: KeyOrder[K, V], whole: Chunk[K, V]) -> list[Chunk[K, V]]:
@@ -242,7 +295,7 @@ def _bounds(order: KeyOrder[K, V], chunks: list[Chunk[K, V]]) -> tuple[Any, ...]
     return tuple(last_keys if order.sort_key is None else map(order.sort_key, last_keys))
 
 
-def _joined(chunks: Sequence[Chunk[K, V]]) -> Chunk[K, V]:
+def joined(chunks: Sequence[Chunk[K, V]]) -> Chunk[K, V]:
     """Return the content of adjacent chunks as one."""
     if len(chunks) == 1:
         return chunks[0]
@@ -262,7 +315,7 @@ def _split_again(order: KeyOrder[K, V], chunks: list[Chunk[K, V]], places: list[
         end = place
         while end < last and not (chunks[end].keys and order.ends_chunk(chunks[end].keys[-1])):
             end += 1
-        pieces = _split(order, _joined(chunks[place : end + 1]))
+        pieces = _split(order, joined(chunks[place : end + 1]))
         result += chunks[start:place]
         # Only the last chunk of all has keys after its last boundary.
         result += pieces if end == last else pieces[:-1]

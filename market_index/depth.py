@@ -14,10 +14,10 @@ from typing import Any, Final, final
 
 from attrs import frozen
 
-from market_index.errors import InvalidPrice
-from market_index.levels import MAX_LIQUIDITY, REPR_LEVELS, Levels, levels_of_columns, reject_total
+from market_index.errors import InvalidOrderBook, InvalidPrice, safe_repr
+from market_index.levels import MAX_LIQUIDITY, REPR_LEVELS, Levels, levels_of_columns, reject_total, require_amount
 from market_index.prices import EXACT, Side, plain, steps_for_takers, to_price
-from market_index.value import Value, repr_html
+from market_index.value import Value, repr_html, slot_setters, unchecked
 
 _ONE: Final = Decimal(1)
 
@@ -29,10 +29,16 @@ class Liquidity(Value):
 
     `base` is a whole number in the smallest unit of the base asset. `quote` is the exact value at the price of each
     level, in the smallest unit of the quote asset, so it may have decimals.
+
+    Raises:
+        InvalidOrderBook: A total is not a number of 0 or more. Whether they agree is not validated.
     """
 
     base: int
     quote: Decimal
+
+    def __attrs_post_init__(self) -> None:
+        require_totals(self.base, self.quote)
 
 
 @final
@@ -41,11 +47,29 @@ class CumulativeLevel(Value):
     """A price of one side of a book, and the total liquidity at this and better prices: one step of a depth chart.
 
     `base` and `quote` are running totals, in the units of `Liquidity`.
+
+    Raises:
+        InvalidPrice: `price` is not a price.
+        InvalidOrderBook: A total is not a number of 0 or more. Whether they agree is not validated.
     """
 
     price: Decimal
     base: int
     quote: Decimal
+
+    def __attrs_post_init__(self) -> None:
+        _SET_PRICE(self, to_price(self.price))
+        require_totals(self.base, self.quote)
+
+
+_SET_PRICE, _SET_BASE, _SET_QUOTE = slot_setters(CumulativeLevel, "price", "base", "quote")
+
+
+def require_totals(base: object, quote: object) -> None:
+    """Raise `InvalidOrderBook` unless the values can be totals in base and in quote units."""
+    require_amount("the total in base units", base, is_bounded=False)
+    if type(quote) is not Decimal or not quote.is_finite() or quote.is_signed():
+        raise InvalidOrderBook(f"the total in quote units must be a Decimal of 0 or more, got {safe_repr(quote)}")
 
 
 @final
@@ -55,9 +79,9 @@ class CumulativeLevels(tuple[CumulativeLevel, ...]):
     __slots__ = ()
     _repr_html_ = repr_html
 
-    def to_columns(self) -> dict[str, tuple[Any, ...]]:
+    def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns by name: price, base and quote."""
-        return {name: tuple(map(attrgetter(name), self)) for name in ("price", "base", "quote")}
+        return {name: list(map(attrgetter(name), self)) for name in ("price", "base", "quote")}
 
     def __repr__(self) -> str:
         best = ", ".join(map(repr, self[:REPR_LEVELS]))
@@ -68,11 +92,12 @@ class CumulativeLevels(tuple[CumulativeLevel, ...]):
 
 def cumulative(levels: Levels) -> CumulativeLevels:
     """Return the running totals of the levels of a side."""
-    prices, amounts = levels.prices, levels.amounts
+    prices, amounts = levels.columns
     with localcontext(EXACT):
         # As `plain`, for numbers that are not negative.
         quotes = map(EXACT.normalize, accumulate(map(mul, prices, amounts)))
-        return CumulativeLevels(map(CumulativeLevel, prices, accumulate(amounts), quotes))
+        columns = (_SET_PRICE, prices), (_SET_BASE, accumulate(amounts)), (_SET_QUOTE, quotes)
+        return CumulativeLevels(unchecked(CumulativeLevel, *columns))
 
 
 def totals(levels: Levels) -> tuple[int, Decimal]:
@@ -103,7 +128,7 @@ def within(levels: Levels, mid: Decimal, share: Decimal) -> Levels:
         count += inside
         if inside < len(chunk.keys):
             break
-    return levels.head(count)
+    return levels.depth(count)
 
 
 def grouped(levels: Levels, step: Decimal) -> Levels:

@@ -11,14 +11,17 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 from attrs import frozen
 
-from market_index.depth import totals
-from market_index.errors import safe_repr
+from market_index.depth import require_totals, totals
+from market_index.errors import InvalidOrderBook, safe_repr
 from market_index.levels import Levels
 from market_index.prices import EXACT, Side, price_for_takers, to_ratio
 from market_index.value import Value, repr_html
 
 Unit: TypeAlias = Literal["base", "quote"]
 """The unit of an amount: the smallest unit of the base asset, or of the quote asset."""
+
+FIGURES: Final = ("filled", "paid", "average_price", "best_price", "worst_price", "complete")
+"""The columns of a simulated fill."""
 
 # Above the value of any book, with so few digits that arithmetic is exact.
 _MAX_QUOTE: Final = 10**90
@@ -35,12 +38,22 @@ class SimulatedFill(Value):
 
     `levels` are the levels taken, best price first; the last one may be taken in part. `complete` is whether the side
     had enough for the amount.
+
+    Raises:
+        InvalidOrderBook: A field has another type, or is a negative total. Whether they agree is not validated.
     """
 
     filled: int
     paid: Decimal
     levels: Levels
     complete: bool
+
+    def __attrs_post_init__(self) -> None:
+        require_totals(self.filled, self.paid)
+        if type(self.levels) is not Levels:
+            raise InvalidOrderBook(f"levels must be Levels, got {safe_repr(self.levels)}")
+        if type(self.complete) is not bool:
+            raise InvalidOrderBook(f"complete must be a bool, got {safe_repr(self.complete)}")
 
     @property
     def average_price(self) -> Decimal | None:
@@ -57,10 +70,9 @@ class SimulatedFill(Value):
         """The price of the last level taken; None if nothing is filled."""
         return self.levels[-1].price if self.levels else None
 
-    def to_row(self) -> dict[str, Any]:
-        """Return the figures by name, such as for `pandas.DataFrame([fill.to_row() for fill in fills])`."""
-        names = ("filled", "paid", "average_price", "best_price", "worst_price", "complete")
-        return {name: getattr(self, name) for name in names}
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return the figures by name, as the columns of a table with one row."""
+        return {name: [getattr(self, name)] for name in FIGURES}
 
     def slippage(self, reference: Decimal | Fraction | str | None) -> Fraction | None:
         """Return by which share the exact average price is worse than a reference; negative if it is better.
@@ -128,6 +140,6 @@ def _taken_of_quote(levels: Levels, amount: int) -> tuple[Levels, bool]:
 def _cut(levels: Levels, count: int, amount: int) -> Levels:
     """Return the best `count` levels, and the next one with this amount."""
     if not amount:
-        return levels.head(count)
-    taken = levels.head(count + 1)
+        return levels.depth(count)
+    taken = levels.depth(count + 1)
     return taken.applied([(taken[-1].price, amount)])

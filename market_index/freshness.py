@@ -9,7 +9,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final, final
 
-from attrs import field, frozen
+from attrs import frozen
 
 from market_index.errors import InvalidFreshness, safe_repr
 from market_index.value import Value
@@ -61,24 +61,19 @@ def _in_utc(time: datetime) -> datetime:
     )
 
 
-def checked_as_of(as_of: str | None) -> str | None:
-    if as_of is None:
-        return None
+def _require_as_of(as_of: object) -> None:
     if type(as_of) is not str or not 1 <= len(as_of) <= MAX_AS_OF_CHARACTERS or not _is_printable(as_of):
         raise InvalidFreshness(
             f"as_of must be 1 to {MAX_AS_OF_CHARACTERS} printable ASCII characters with no space at either end, "
             f"got {safe_repr(as_of)}"
         )
-    return as_of
 
 
 def _is_printable(text: str) -> bool:
     return text.isascii() and text.isprintable() and text == text.strip(" ")
 
 
-def checked_time(time: datetime | None) -> datetime | None:
-    if time is None:
-        return None
+def _to_time(time: object) -> datetime:
     if not isinstance(time, datetime) or time.utcoffset() is None:
         raise InvalidFreshness(f"published_at must be a datetime with a time zone, got {safe_repr(time)}")
     try:
@@ -102,22 +97,14 @@ class Freshness(Value):
         InvalidFreshness: `as_of` is another value, or `published_at` is not a datetime with a time zone.
     """
 
-    as_of: str | None = field(default=None, converter=checked_as_of)
-    published_at: datetime | None = field(default=None, converter=checked_time)
+    as_of: str | None = None
+    published_at: datetime | None = None
 
     def __attrs_post_init__(self) -> None:
-        # msgspec calls no converters.
-        checked_as_of(self.as_of)
-        if self.published_at != checked_time(self.published_at):
-            raise InvalidFreshness(f"published_at must be in UTC and milliseconds, got {safe_repr(self.published_at)}")
-
-    def changed(self, as_of: str | None = None, published_at: datetime | None = None) -> Freshness:
-        """Return the freshness with these values; None keeps the present value."""
-        if as_of is None and published_at is None:
-            return self
-        return Freshness(
-            self.as_of if as_of is None else as_of, self.published_at if published_at is None else published_at
-        )
+        if self.as_of is not None:
+            _require_as_of(self.as_of)
+        if self.published_at is not None:
+            object.__setattr__(self, "published_at", _to_time(self.published_at))
 
     def without_as_of(self) -> Freshness:
         """Return the freshness with an unknown `as_of`."""

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from datetime import datetime
-from functools import cached_property
 from itertools import chain
 from typing import Any, Final, TypeAlias, final
 
-from attrs import evolve, field, frozen
-
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidFreshness, InvalidOrderBook, safe_repr
-from market_index.freshness import Freshness, checked_as_of, checked_time
+from market_index.freshness import Freshness
 from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound
-from market_index.value import Value, print_call, repr_html
+from market_index.value import repr_html, slot_setters
 
 _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
     bytes,
@@ -27,26 +24,12 @@ _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
     keeps_encoded=lambda before, after: before.spot == after.spot,
 )
 
-PRINTED_PAIRS: Final = 20
-"""The number of books of an index that IPython and Hypothesis print."""
-
 PairsChunk: TypeAlias = Chunk[LedgerOrder, OrderBook]
 """Pairs and their books. `encoded` is the JSON of their entries in the pair list."""
 
 
-def _chunked(books: Iterable[OrderBook]) -> Chunked[LedgerOrder, OrderBook]:
-    """Return books in ledger order, or the chunks of another index: `attrs.evolve` passes them."""
-    given: object = books
-    if type(given) is Chunked and given.order is _ORDER:
-        return given
-    by_key = _by_key(books)
-    keys = sorted(by_key)
-    return Chunked.of(_ORDER, Chunk(keys, [by_key[key] for key in keys]))
-
-
 @final
-@frozen(eq=False, repr=False)
-class MarketIndex(Value, Mapping[Pair, OrderBook]):
+class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     """Every tracked pair and its order book: an immutable mapping from `Pair` to `OrderBook`, in ledger order.
 
     If a pair repeats, the last book wins. `with_books` and `without` derive the next index, which shares all unchanged
@@ -71,25 +54,28 @@ class MarketIndex(Value, Mapping[Pair, OrderBook]):
         InvalidFreshness: `as_of` or `published_at` is invalid.
     """
 
-    by_pair: Chunked[LedgerOrder, OrderBook] = field(
-        default=Chunked.of(_ORDER, Chunk([], [])), alias="books", converter=_chunked
-    )
+    __slots__ = ("__weakref__", "freshness")
 
-    as_of: str | None = field(default=None, converter=checked_as_of)
-    """What the books reflect, in the publisher's terms; None if unknown."""
+    freshness: Freshness
+    """What the books reflect, and when they were published; excluded from equality."""
 
-    published_at: datetime | None = field(default=None, converter=checked_time)
-    """When the books were published: wall-clock time of the publisher, in UTC; None if unknown."""
-
-    @cached_property
-    def freshness(self) -> Freshness:
-        """What the books reflect, and when they were published; excluded from equality."""
-        return Freshness(self.as_of, self.published_at)
+    def __init__(
+        self, books: Iterable[OrderBook] = (), as_of: str | None = None, published_at: datetime | None = None
+    ) -> None:
+        by_key = _by_key(books)
+        keys = sorted(by_key)
+        super().__init__(_ORDER, Chunk(keys, [by_key[key] for key in keys]))
+        _SET_FRESHNESS(self, Freshness(as_of, published_at))
 
     @property
-    def chunks(self) -> list[PairsChunk]:
-        """The chunks, for code that caches a result per chunk. Callers must not change them."""
-        return self.by_pair.chunks
+    def as_of(self) -> str | None:
+        """What the books reflect, in the publisher's terms; None if unknown."""
+        return self.freshness.as_of
+
+    @property
+    def published_at(self) -> datetime | None:
+        """When the books were published: wall-clock time of the publisher, in UTC; None if unknown."""
+        return self.freshness.published_at
 
     def order_book(self, pair: Pair) -> OrderBook:
         """Return the book of a pair.
@@ -112,7 +98,7 @@ class MarketIndex(Value, Mapping[Pair, OrderBook]):
         Raises:
             InvalidOrderBook: A value is not an order book.
         """
-        return self._of(self.by_pair.changed(_by_key(books).items()))
+        return self._changed(_by_key(books).items())
 
     def without(self, *pairs: Pair) -> MarketIndex:
         """Return the index without these pairs; a pair that is not tracked is ignored.
@@ -120,7 +106,7 @@ class MarketIndex(Value, Mapping[Pair, OrderBook]):
         Raises:
             TypeError: A value is not a `Pair`.
         """
-        return self._of(self.by_pair.changed([(_key(pair), None) for pair in pairs]))
+        return self._changed([(_key(pair), None) for pair in pairs])
 
     def with_freshness(self, freshness: Freshness) -> MarketIndex:
         """Return the index with the same books and another freshness.
@@ -132,19 +118,16 @@ class MarketIndex(Value, Mapping[Pair, OrderBook]):
             raise InvalidFreshness(
                 f"freshness must be a Freshness, got {type(freshness).__name__}: {safe_repr(freshness)}"
             )
-        if freshness.as_of == self.as_of and freshness.published_at == self.published_at:
+        if freshness == self.freshness:
             return self
-        return evolve(self, as_of=freshness.as_of, published_at=freshness.published_at)
+        following = super()._derived(self._chunks, self._bounds, self._size)
+        _SET_FRESHNESS(following, freshness)
+        return following
 
-    def _of(self, by_pair: Chunked[LedgerOrder, OrderBook]) -> MarketIndex:
-        """Return the index of valid books with this freshness, or itself if they are its own."""
-        if by_pair is self.by_pair:
-            return self
-        index = object.__new__(MarketIndex)
-        _SET_BY_PAIR(index, by_pair)
-        _SET_AS_OF(index, self.as_of)
-        _SET_PUBLISHED_AT(index, self.published_at)
-        return index
+    def _derived(self, chunks: list[PairsChunk], bounds: tuple[Any, ...], size: int) -> MarketIndex:
+        derived = super()._derived(chunks, bounds, size)
+        _SET_FRESHNESS(derived, self.freshness)
+        return derived
 
     def changes_since(self, earlier: MarketIndex) -> tuple[tuple[OrderBook, ...], tuple[Pair, ...]]:
         """Return the books that an earlier index does not have, and the pairs that only the earlier index has.
@@ -156,7 +139,7 @@ class MarketIndex(Value, Mapping[Pair, OrderBook]):
         >>> MarketIndex([book]).changes_since(MarketIndex()) == ((book,), ())
         True
         """
-        changed, removed = self.by_pair.changes_since(earlier.by_pair)
+        changed, removed = self._changes_since(earlier)
         return tuple([book for _, book in changed]), tuple([book.pair for _, book in removed])
 
     def values(self) -> ValuesView[OrderBook]:
@@ -170,7 +153,7 @@ class MarketIndex(Value, Mapping[Pair, OrderBook]):
     def __getitem__(self, pair: Pair) -> OrderBook:
         if type(pair) is not Pair:
             raise KeyError(_not_a_pair(pair))
-        book = self.by_pair.at(pair.ledger_order)
+        book = self._at(pair.ledger_order)
         if book is None:
             raise PairNotFound(pair)
         return book
@@ -178,39 +161,25 @@ class MarketIndex(Value, Mapping[Pair, OrderBook]):
     def __iter__(self) -> Iterator[Pair]:
         return (book.pair for book in self._books())
 
-    def __len__(self) -> int:
-        return self.by_pair.size
-
     def __eq__(self, other: object) -> bool:
-        if type(other) is MarketIndex:
-            return self.by_pair == other.by_pair
-        return Mapping.__eq__(self, other)
+        return super().__eq__(other) if type(other) is MarketIndex else Mapping.__eq__(self, other)
 
     def __hash__(self) -> int:
         return hash(tuple(self._books()))
 
     def __repr__(self) -> str:
-        return f"<MarketIndex: {len(self)} pairs>"
+        return f"<MarketIndex: {len(self)} pairs>" if self._size else "MarketIndex()"
 
     _repr_html_ = repr_html
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
-        del cycle
-        if len(self) > PRINTED_PAIRS:
-            printer.text(repr(self))
-        else:
-            print_call(printer, "MarketIndex", list(self._books()), as_of=self.as_of, published_at=self.published_at)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return MarketIndex, (tuple(self._books()), self.as_of, self.published_at)
+    def _arguments(self) -> tuple[Any, ...]:
+        return list(self._books()), self.as_of, self.published_at
 
     def _books(self) -> Iterator[OrderBook]:
-        return chain.from_iterable([chunk.values for chunk in self.by_pair.chunks])
+        return chain.from_iterable([chunk.values for chunk in self._chunks])
 
 
-_SET_BY_PAIR, _SET_AS_OF, _SET_PUBLISHED_AT = [
-    MarketIndex.__dict__[name].__set__ for name in ("by_pair", "as_of", "published_at")
-]
+(_SET_FRESHNESS,) = slot_setters(MarketIndex, "freshness")
 
 
 @final

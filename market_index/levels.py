@@ -7,19 +7,18 @@ are accessed.
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 from decimal import Decimal
-from itertools import chain, repeat
+from itertools import chain
 from operator import attrgetter, gt, itemgetter, lt
 from typing import Any, Final, NoReturn, TypeAlias, final, overload
 
 from attrs import field, frozen
 
-from market_index.chunked import Chunk, Chunked, KeyOrder
+from market_index.chunked import Chunk, Chunked, KeyOrder, joined
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
-from market_index.prices import EXACT, Side, parse_prices, price_text, require_price, require_side, to_price
-from market_index.value import Value, print_call, repr_html
+from market_index.prices import EXACT, Side, parse_prices, price_text, require_side, to_price
+from market_index.value import Value, repr_html, slot_setters, unchecked
 
 MAX_LIQUIDITY: Final = 2**64 - 1
 """The maximum liquidity of an order or a level, in the smallest unit of the base asset (decision 1)."""
@@ -27,8 +26,9 @@ MAX_LIQUIDITY: Final = 2**64 - 1
 REPR_LEVELS: Final = 3
 """The number of levels in the `repr` of one side."""
 
-PRINTED_LEVELS: Final = 200
-"""The number of levels of one side that IPython and Hypothesis print."""
+
+def _number(price: Decimal | str) -> Decimal:
+    return price  # type: ignore[return-value]  # converted after all fields are set
 
 
 @final
@@ -48,17 +48,13 @@ class PriceLevel(Value):
         InvalidOrderBook: `accumulated_liquidity` is not an int from 1 to 2^64-1.
     """
 
-    price: Decimal = field(converter=to_price)
+    price: Decimal = field(converter=_number)
     accumulated_liquidity: int
 
     def __attrs_post_init__(self) -> None:
-        require_price(self.price)
-        if type(self.accumulated_liquidity) is not int or not 0 < self.accumulated_liquidity <= MAX_LIQUIDITY:
-            reject_amount("accumulated_liquidity", self.accumulated_liquidity, "from 1 to 2^64-1")
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
-        del cycle
-        printer.text(f"PriceLevel({price_text(self.price)!r}, {self.accumulated_liquidity})")
+        if (price := to_price(self.price)) is not self.price:
+            _SET_PRICE(self, price)
+        require_amount("accumulated_liquidity", self.accumulated_liquidity, 1)
 
 
 Entry: TypeAlias = PriceLevel | tuple[Decimal | str, int]
@@ -72,20 +68,18 @@ LevelsChunk: TypeAlias = Chunk[Decimal, int]
 
 _PRICE: Final = attrgetter("price")
 _AMOUNT: Final = attrgetter("accumulated_liquidity")
-_SET_PRICE: Final = PriceLevel.__dict__["price"].__set__
-_SET_AMOUNT: Final = PriceLevel.__dict__["accumulated_liquidity"].__set__
+_SET_PRICE, _SET_AMOUNT = slot_setters(PriceLevel, "price", "accumulated_liquidity")
 
 
-def _unchecked_levels(prices: list[Decimal], amounts: Iterable[int]) -> list[PriceLevel]:
-    """Return the levels of two columns of valid values, without validating them again.
+def _level(chunk: LevelsChunk, position: int) -> PriceLevel:
+    level = object.__new__(PriceLevel)
+    _SET_PRICE(level, chunk.keys[position])
+    _SET_AMOUNT(level, chunk.values[position])
+    return level
 
-    Most callers look at the best levels after each change, and the constructor takes five times as long.
-    """
-    levels = list(map(object.__new__, repeat(PriceLevel, len(prices))))
-    # A frozen class rejects assignments, but its slots do not. deque(maxlen=0) runs the map at C speed.
-    deque(map(_SET_PRICE, levels, prices), maxlen=0)
-    deque(map(_SET_AMOUNT, levels, amounts), maxlen=0)
-    return levels
+
+def _levels(prices: list[Decimal], amounts: Iterable[int]) -> list[PriceLevel]:
+    return unchecked(PriceLevel, (_SET_PRICE, prices), (_SET_AMOUNT, amounts))
 
 
 # The key of a price in a dict. Hashes of numbers are predictable: an attacker could choose prices that collide.
@@ -100,31 +94,12 @@ def _octets(price: Decimal) -> bytes:
 _BID_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_octets, sort_key=Decimal.copy_negate)
 _ASK_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_octets)
 
-
-def _order(side: Side) -> KeyOrder[Decimal, int]:
-    return _BID_ORDER if side is Side.BID else _ASK_ORDER
-
-
-def _by_price(side: Side, levels: Iterable[PriceLevel]) -> Chunked[Decimal, int]:
-    """Return the columns of levels in the order of their side; `attrs.evolve` passes the columns of a `Levels`."""
-    require_side(side)
-    given: object = levels
-    if type(given) is Chunked:
-        if given.order is _order(side):
-            return given
-        levels = _unchecked_levels(list(given.keys), given.values)
-    entries = tuple(levels)
-    for position, level in enumerate(entries):
-        if type(level) is not PriceLevel:
-            raise InvalidOrderBook(f"{side.value}s[{position}] must be a PriceLevel, got {safe_repr(level)}")
-    prices = list(map(_PRICE, entries))
-    require_order(side, prices)
-    return Chunked.of(_order(side), Chunk(prices, array("Q", map(_AMOUNT, entries))))
+# Python 3.11 takes as long to look up a member of an enumeration as to create an object.
+_BID, _ASK = Side
 
 
 @final
-@frozen(init=False, repr=False, weakref_slot=False)
-class Levels(Value, Sequence[PriceLevel]):
+class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
     """One side of a book: an immutable sequence of `PriceLevel`, best price first, one level per price.
 
     `prices` and `amounts` are its columns. A slice is a tuple of levels. Derived levels share their unchanged chunks.
@@ -139,37 +114,43 @@ class Levels(Value, Sequence[PriceLevel]):
         InvalidOrderBook: An element is not a `PriceLevel`, or prices are out of order; the message names the place.
     """
 
-    side: Side
-    """The side of the book."""
+    __slots__ = ()
 
-    by_price: Chunked[Decimal, int] = field(alias="levels")
-
-    # Not a converter: type checkers know none that takes another field.
     def __init__(self, side: Side, levels: Iterable[PriceLevel] = ()) -> None:
-        self.__attrs_init__(side, _by_price(side, levels))
+        require_side(side)
+        entries = tuple(levels)
+        for position, level in enumerate(entries):
+            if type(level) is not PriceLevel:
+                raise InvalidOrderBook(f"{side.value}s[{position}] must be a PriceLevel, got {safe_repr(level)}")
+        self._fill(side, list(map(_PRICE, entries)), array("Q", map(_AMOUNT, entries)))
+
+    def _fill(self, side: Side, prices: list[Decimal], amounts: MutableSequence[int]) -> None:
+        require_order(side, prices)
+        super().__init__(_BID_ORDER if side is Side.BID else _ASK_ORDER, Chunk(prices, amounts))
 
     @property
-    def chunks(self) -> list[LevelsChunk]:
-        """The chunks, for code that caches a result per chunk. Callers must not change them."""
-        return self.by_price.chunks
+    def side(self) -> Side:
+        """The side of the book."""
+        return _BID if self._order is _BID_ORDER else _ASK
 
     @property
     def prices(self) -> tuple[Decimal, ...]:
         """The price of each level."""
-        return self.by_price.keys
+        return self.columns[0]
 
     @property
     def amounts(self) -> tuple[int, ...]:
         """The accumulated liquidity of each level."""
-        return self.by_price.values
+        return self.columns[1]
 
-    def to_columns(self) -> dict[str, tuple[Any, ...]]:
+    def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns by name, such as for `pandas.DataFrame(book.asks.to_columns())`.
 
         >>> Levels(Side.ASK, [PriceLevel("0.5", 7)]).to_columns()
-        {'price': (Decimal('0.5'),), 'accumulated_liquidity': (7,)}
+        {'price': [Decimal('0.5')], 'accumulated_liquidity': [7]}
         """
-        return {"price": self.prices, "accumulated_liquidity": self.amounts}
+        prices, amounts = self.columns
+        return {"price": list(prices), "accumulated_liquidity": list(amounts)}
 
     def amount_at(self, price: Decimal | str) -> int:
         """Return the liquidity at exactly this price, 0 if there is no such level.
@@ -177,11 +158,25 @@ class Levels(Value, Sequence[PriceLevel]):
         Raises:
             InvalidPrice: The value is not a price.
         """
-        return self.by_price.at(to_price(price)) or 0
+        return self._at(to_price(price)) or 0
 
-    def head(self, count: int) -> Levels:
-        """Return the best `count` levels, or itself if it has no more."""
-        return self.of(self.by_price.head(max(count, 0)))
+    @property
+    def best(self) -> PriceLevel | None:
+        """The level of the best price, or None if there are no levels."""
+        return _level(self._chunks[0], 0) if self._size else None
+
+    def depth(self, levels: int) -> Levels:
+        """Return the best `levels` price levels, or itself if it has no more. A slice has them as a tuple.
+
+        Raises:
+            TypeError: `levels` is not an int.
+            ValueError: `levels` is negative.
+        """
+        if type(levels) is not int:
+            raise TypeError(f"levels must be an int, got {safe_repr(levels)}")
+        if levels < 0:
+            raise ValueError(f"levels must be 0 or more, got {safe_repr(levels)}")
+        return self._head(levels)
 
     def applied(self, entries: Iterable[Entry]) -> Levels:
         """Return the levels after setting each price to its absolute amount, or itself if nothing changes.
@@ -190,16 +185,7 @@ class Levels(Value, Sequence[PriceLevel]):
             InvalidOrderBook: An entry or its amount is invalid; the message names the place.
             InvalidPrice: A price is invalid; the message names the place.
         """
-        return self.of(self.by_price.changed(read_entries(self.side, entries)))
-
-    def of(self, by_price: Chunked[Decimal, int]) -> Levels:
-        """Return the levels of valid columns of this side, or itself if they are its own."""
-        if by_price is self.by_price:
-            return self
-        levels = object.__new__(Levels)
-        _SET_SIDE(levels, self.side)
-        _SET_BY_PRICE(levels, by_price)
-        return levels
+        return self._changed(read_entries(self.side, entries))
 
     def changes_since(self, earlier: Levels) -> LevelChanges:
         """Return the changes that turn earlier levels into these: prices and absolute amounts, 0 for a removed level.
@@ -211,14 +197,11 @@ class Levels(Value, Sequence[PriceLevel]):
         """
         if earlier.side is not self.side:
             raise ValueError(f"the earlier levels must be {self.side.value}s, got {earlier.side.value}s")
-        changed, removed = self.by_price.changes_since(earlier.by_price)
+        changed, removed = self._changes_since(earlier)
         return (*changed, *[(price, 0) for price, _ in removed])
 
-    def __len__(self) -> int:
-        return self.by_price.size
-
     def __iter__(self) -> Iterator[PriceLevel]:
-        return chain.from_iterable([_unchecked_levels(chunk.keys, chunk.values) for chunk in self.chunks])
+        return chain.from_iterable([_levels(chunk.keys, chunk.values) for chunk in self._chunks])
 
     @overload
     def __getitem__(self, index: int) -> PriceLevel: ...
@@ -226,22 +209,19 @@ class Levels(Value, Sequence[PriceLevel]):
     def __getitem__(self, index: slice) -> tuple[PriceLevel, ...]: ...
     def __getitem__(self, index: int | slice) -> PriceLevel | tuple[PriceLevel, ...]:
         if isinstance(index, slice):
-            chosen = range(len(self))[index]
+            chosen = range(self._size)[index]
             if not chosen:
                 return ()
-            front = self.by_price.front(max(chosen.start + 1, chosen.stop))
+            at, _ = self._place(max(chosen.start, chosen[-1]))
+            front = joined(self._chunks[: at + 1])
             # A negative stop is before the first level.
             piece = slice(chosen.start, None if chosen.stop < 0 else chosen.stop, chosen.step)
-            return tuple(_unchecked_levels(front.keys[piece], front.values[piece]))
-        position = range(self.by_price.size)[index]
-        for chunk in self.by_price.chunks:
-            if position < len(chunk.keys):
-                break
-            position -= len(chunk.keys)
-        level = object.__new__(PriceLevel)
-        _SET_PRICE(level, chunk.keys[position])
-        _SET_AMOUNT(level, chunk.values[position])
-        return level
+            return tuple(_levels(front.keys[piece], front.values[piece]))
+        at, position = self._place(range(self._size)[index])
+        return _level(self._chunks[at], position)
+
+    def __hash__(self) -> int:
+        return hash((self.side, self.columns))
 
     def __repr__(self) -> str:
         best = ", ".join(map(repr, self[:REPR_LEVELS]))
@@ -251,34 +231,27 @@ class Levels(Value, Sequence[PriceLevel]):
 
     _repr_html_ = repr_html
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
-        del cycle
-        if len(self) > PRINTED_LEVELS:
-            printer.text(repr(self))
-        else:
-            print_call(printer, "Levels", self.side, list(self))
+    def _arguments(self) -> tuple[Any, ...]:
+        return self.side, list(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _levels_of_pickle, (self.side, " ".join(map(str, self.prices)), array("Q", self.amounts))
+        prices, amounts = self.columns
+        return _unpickled, (self.side, " ".join(map(str, prices)), array("Q", amounts))
 
 
-_SET_SIDE: Final = Levels.__dict__["side"].__set__
-_SET_BY_PRICE: Final = Levels.__dict__["by_price"].__set__
-
-
-def _levels_of_pickle(side: Side, prices: str, amounts: MutableSequence[int]) -> Levels:
-    column = array("Q", amounts)
-    for position, amount in enumerate(column):
-        if not amount:
-            reject_amount(f"{side.value}s[{position}].accumulated_liquidity", amount, "from 1 to 2^64-1")
-    return levels_of_columns(side, parse_prices(prices.split()), column)
+def _unpickled(side: Side, prices: str, amounts: MutableSequence[int]) -> Levels:
+    for position, amount in enumerate(amounts):
+        require_amount(f"{side.value}s[{position}].accumulated_liquidity", amount, 1)
+    keys = parse_prices(prices.split())
+    if len(keys) != len(amounts):
+        raise InvalidOrderBook(f"{side.value}s must have an amount for each price, got {len(amounts)} for {len(keys)}")
+    return levels_of_columns(side, keys, array("Q", amounts))
 
 
 def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequence[int]) -> Levels:
     """Return the levels of two columns: prices from `market_index.prices`, and an array of amounts from 1 to 2^64-1."""
-    require_order(side, prices)
     levels = object.__new__(Levels)
-    levels.__attrs_init__(side, Chunked.of(_order(side), Chunk(prices, amounts)))
+    levels._fill(side, prices, amounts)  # the rest of the constructor
     return levels
 
 
@@ -317,16 +290,12 @@ def require_order(side: Side, prices: list[Decimal]) -> None:
         )
 
 
-def require_amount(name: str, value: object) -> None:
-    """Raise `InvalidOrderBook` unless the value is an int, not a bool, from 0 to 2^64-1."""
-    if type(value) is not int or not 0 <= value <= MAX_LIQUIDITY:
-        reject_amount(name, value)
-
-
-def reject_amount(name: str, value: object, bounds: str = "from 0 to 2^64-1") -> NoReturn:
-    """Raise `InvalidOrderBook` for a value that is not an amount."""
-    given = safe_repr(value) if type(value) is int else f"{type(value).__name__}: {safe_repr(value)}"
-    raise InvalidOrderBook(f"{name} must be a whole number (int) {bounds}, got {given}")
+def require_amount(name: str, value: object, least: int = 0, *, is_bounded: bool = True) -> None:
+    """Raise `InvalidOrderBook` unless the value is an int, not a bool, from `least`, and to 2^64-1 if bounded."""
+    if type(value) is not int or value < least or (is_bounded and value > MAX_LIQUIDITY):
+        bounds = f"from {least} to 2^64-1" if is_bounded else f"of {least} or more"
+        given = safe_repr(value) if type(value) is int else f"{type(value).__name__}: {safe_repr(value)}"
+        raise InvalidOrderBook(f"{name} must be a whole number (int) {bounds}, got {given}")
 
 
 def reject_total(side: Side, price: Decimal, total: int) -> NoReturn:

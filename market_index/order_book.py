@@ -6,6 +6,7 @@ fills, liquidity near the midpoint.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from decimal import Decimal
 from types import EllipsisType
@@ -18,7 +19,6 @@ from market_index.depth import CumulativeLevels, Liquidity
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.fills import SimulatedFill, Unit
 from market_index.levels import (
-    PRINTED_LEVELS,
     Entry,
     LevelChanges,
     Levels,
@@ -28,12 +28,16 @@ from market_index.levels import (
     price_key,
 )
 from market_index.orders import Order
-from market_index.pairs import Pair, require_trackable
-from market_index.prices import EXACT, Side, plain, price_text, require_price, require_side, to_price
-from market_index.value import Value, print_call, repr_html
+from market_index.pairs import Pair, require_trackable, spot_argument
+from market_index.prices import EXACT, Side, plain, require_side, to_price
+from market_index.value import Value, repr_html, slot_setters
 
 _HALF: Final = Decimal("0.5")
 _NO_CHANGES: Final[tuple[Entry, ...]] = ()
+
+
+def _levels(levels: Iterable[PriceLevel]) -> Levels:
+    return levels  # type: ignore[return-value]  # converted after all fields are set
 
 
 def _side(side: Side, levels: Iterable[PriceLevel]) -> Levels:
@@ -45,18 +49,6 @@ def _side(side: Side, levels: Iterable[PriceLevel]) -> Levels:
             f"{side.value}s must be a sequence of PriceLevel, best price first, got {safe_repr(levels)}"
         )
     return Levels(side, levels)
-
-
-def _bids(levels: Iterable[PriceLevel]) -> Levels:
-    return _side(Side.BID, levels)
-
-
-def _asks(levels: Iterable[PriceLevel]) -> Levels:
-    return _side(Side.ASK, levels)
-
-
-def _spot(spot: Decimal | str | None) -> Decimal | None:
-    return None if spot is None else _priced("spot", spot)
 
 
 def _priced(name: str, value: Decimal | str) -> Decimal:
@@ -90,14 +82,16 @@ class OrderBook(Value):
     """
 
     pair: Pair
-    bids: Levels = field(default=Levels(Side.BID), converter=_bids)
-    asks: Levels = field(default=Levels(Side.ASK), converter=_asks)
-    spot: Decimal | None = field(default=None, converter=_spot)
+    bids: Levels = field(default=Levels(Side.BID), converter=_levels)
+    asks: Levels = field(default=Levels(Side.ASK), converter=_levels)
+    spot: Decimal | None = field(default=None, converter=spot_argument)
 
     def __attrs_post_init__(self) -> None:
         require_trackable(self.pair)
+        _SET_BIDS(self, _side(Side.BID, self.bids))
+        _SET_ASKS(self, _side(Side.ASK, self.asks))
         if self.spot is not None:
-            require_price(self.spot)
+            _SET_SPOT(self, _priced("spot", self.spot))
 
     @classmethod
     def from_levels(
@@ -163,7 +157,7 @@ class OrderBook(Value):
         return self._with(
             self.bids.applied(bids) if bids is not _NO_CHANGES else self.bids,
             self.asks.applied(asks) if asks is not _NO_CHANGES else self.asks,
-            self.spot if spot is ... else _spot(spot),
+            self.spot if spot is ... else spot if spot is None else _priced("spot", spot),
         )
 
     def changes_since(self, earlier: OrderBook) -> tuple[LevelChanges, LevelChanges]:
@@ -188,12 +182,12 @@ class OrderBook(Value):
     @property
     def best_bid(self) -> PriceLevel | None:
         """The bid of the highest price, or None if there are no bids."""
-        return self.bids[0] if self.bids else None
+        return self.bids.best
 
     @property
     def best_ask(self) -> PriceLevel | None:
         """The ask of the lowest price, or None if there are no asks."""
-        return self.asks[0] if self.asks else None
+        return self.asks.best
 
     @property
     def spread(self) -> Decimal | None:
@@ -229,11 +223,7 @@ class OrderBook(Value):
             TypeError: `levels` is not an int.
             ValueError: `levels` is negative.
         """
-        if type(levels) is not int:
-            raise TypeError(f"levels must be an int, got {safe_repr(levels)}")
-        if levels < 0:
-            raise ValueError(f"levels must be 0 or more, got {safe_repr(levels)}")
-        bids, asks = self.bids.head(levels), self.asks.head(levels)
+        bids, asks = self.bids.depth(levels), self.asks.depth(levels)
         return self if bids is self.bids and asks is self.asks else self._with(bids, asks, self.spot)
 
     def simulate_fill(self, side: Side, amount: int, unit: Unit = "base") -> SimulatedFill:
@@ -314,11 +304,18 @@ class OrderBook(Value):
 
     _repr_html_ = repr_html
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
-        del cycle
-        bids, asks = [list(side) if len(side) <= PRINTED_LEVELS else side for side in (self.bids, self.asks)]
-        spot = None if self.spot is None else price_text(self.spot)
-        print_call(printer, "OrderBook", self.pair, bids=bids or None, asks=asks or None, spot=spot)
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON of the order-book endpoint as Python values: prices are texts, amounts ints.
+
+        >>> from market_index import ADA, AssetId
+        >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b""), ADA), bids=[("0.50", 7)])
+        >>> book.to_dict()["bids"], book.to_dict()["quote"]
+        ([{'price': '0.5', 'accumulated_liquidity': 7}], 'ADA')
+        """
+        from market_index.wire import order_book_to_json  # noqa: PLC0415  # most programs import no cattrs
+
+        found: dict[str, Any] = json.loads(order_book_to_json(self))
+        return found
 
     def _levels(self, side: Side) -> Levels:
         require_side(side)
@@ -334,6 +331,4 @@ class OrderBook(Value):
         return book
 
 
-_SET_PAIR, _SET_BIDS, _SET_ASKS, _SET_SPOT = [
-    OrderBook.__dict__[name].__set__ for name in ("pair", "bids", "asks", "spot")
-]
+_SET_PAIR, _SET_BIDS, _SET_ASKS, _SET_SPOT = slot_setters(OrderBook, "pair", "bids", "asks", "spot")

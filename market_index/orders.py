@@ -13,18 +13,14 @@ from attrs import field, frozen
 
 from market_index.assets import AssetId
 from market_index.errors import InvalidOrderBook, InvalidPrice, safe_repr
-from market_index.levels import MAX_LIQUIDITY, reject_amount, require_amount
+from market_index.levels import MAX_LIQUIDITY, require_amount
 from market_index.pairs import Pair, require_trackable
 from market_index.prices import Side, price_for_takers, to_price_or_ratio, to_ratio
-from market_index.value import Value
+from market_index.value import Value, slot_setters
 
 
-def _price_repr(price: Decimal | Fraction) -> str:
-    try:
-        return repr(price)
-    except ValueError:
-        # Python does not convert integers of more than 4,300 digits to text.
-        return safe_repr(price)
+def _number(price: Decimal | Fraction | str) -> Decimal | Fraction:
+    return price  # type: ignore[return-value]  # converted after all fields are set
 
 
 @final
@@ -53,13 +49,14 @@ class Order(Value):
 
     pair: Pair
     side: Side
-    price: Decimal | Fraction = field(repr=_price_repr, converter=to_price_or_ratio)
+    price: Decimal | Fraction = field(converter=_number)
     amount: int
 
     def __attrs_post_init__(self) -> None:
         require_trackable(self.pair)
         if type(self.side) is not Side:
             raise InvalidOrderBook(f"side must be Side.BID or Side.ASK, got {safe_repr(self.side)}")
+        _SET_PRICE(self, to_price_or_ratio(self.price))
         require_amount("amount", self.amount)
 
     @staticmethod
@@ -82,7 +79,7 @@ class Order(Value):
         Fraction(1, 3)
         >>> bid = Order.from_offer(Pair(snek, ADA), offered=ADA, amount=500, price="3")
         >>> bid.side, bid.price, bid.amount
-        (<Side.BID: 'bid'>, Fraction(1, 3), 1500)
+        (Side.BID, Fraction(1, 3), 1500)
 
         Raises:
             InvalidOrderBook: The pair cannot be tracked or lacks the asset, or the amount is not an int of 0 or more.
@@ -91,8 +88,7 @@ class Order(Value):
             InvalidPrice: `price` is not a ratio.
         """
         require_trackable(pair)
-        if type(amount) is not int or amount < 0:
-            reject_amount("amount", amount, "of 0 or more")
+        require_amount("amount", amount, is_bounded=False)
         ratio = to_ratio(price)
         if type(offered) is AssetId and offered == pair.base:
             side, place = Side.ASK, "price"
@@ -117,3 +113,6 @@ class Order(Value):
         """
         price = self.price
         return price if isinstance(price, Decimal) else price_for_takers(self.side, price)
+
+
+(_SET_PRICE,) = slot_setters(Order, "price")

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import total_ordering
-from typing import Self, TypeAlias, final
+from typing import TypeAlias, final
 
 from attrs import field, frozen
-from attrs.converters import optional
 
 from market_index.assets import AssetId
 from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPairList, MarketIndexError, safe_repr
-from market_index.prices import require_price, to_price
-from market_index.value import Value, repr_html
+from market_index.prices import to_price
+from market_index.value import Value, repr_html, slot_setters
 
 LedgerOrder: TypeAlias = bytes
 """The sort key of a pair: policy id and asset name of the base, then of the quote (decision 9).
@@ -45,8 +44,7 @@ class Pair(Value):
     quote: AssetId
 
     def __attrs_post_init__(self) -> None:
-        _require_asset("base", self.base)
-        _require_asset("quote", self.quote)
+        _require_assets(self.base, self.quote)
 
     @property
     def ledger_order(self) -> LedgerOrder:
@@ -84,10 +82,10 @@ class PairNotFound(MarketIndexError, KeyError):
     def __str__(self) -> str:
         return f"Pair {self.pair} not found"
 
-    def at(self, place: str) -> Self:
-        """Return the error unchanged: the message already names the pair."""
-        del place
-        return self
+
+def spot_argument(spot: Decimal | str | None) -> Decimal | None:
+    """Return a spot price as it is, for the types of a field; it is converted after all fields are set."""
+    return spot  # type: ignore[return-value]  # see above
 
 
 @final
@@ -109,20 +107,21 @@ class PairInfo(Value):
 
     base: AssetId
     quote: AssetId
-    last_spot: Decimal | None = field(default=None, converter=optional(to_price))
+    last_spot: Decimal | None = field(default=None, converter=spot_argument)
 
     def __attrs_post_init__(self) -> None:
-        _require_asset("base", self.base)
-        _require_asset("quote", self.quote)
-        if self.base == self.quote:
-            raise InvalidPairList(f"base and quote must be different assets, got {safe_repr(str(self.base))} twice")
+        _require_assets(self.base, self.quote)
+        _require_difference(self, InvalidPairList)
         if self.last_spot is not None:
-            require_price(self.last_spot)
+            _SET_LAST_SPOT(self, to_price(self.last_spot))
 
     @property
     def pair(self) -> Pair:
         """The pair of the two assets."""
         return Pair(self.base, self.quote)
+
+
+(_SET_LAST_SPOT,) = slot_setters(PairInfo, "last_spot")
 
 
 def require_trackable(pair: object) -> None:
@@ -133,10 +132,15 @@ def require_trackable(pair: object) -> None:
     """
     if type(pair) is not Pair:
         raise InvalidOrderBook(f"pair must be a Pair, got {type(pair).__name__}: {safe_repr(pair)}")
+    _require_difference(pair, InvalidOrderBook)
+
+
+def _require_difference(pair: Pair | PairInfo, kind: type[MarketIndexError]) -> None:
     if pair.base == pair.quote:
-        raise InvalidOrderBook(f"base and quote must be different assets, got {safe_repr(str(pair.base))} twice")
+        raise kind(f"base and quote must be different assets, got {safe_repr(str(pair.base))} twice")
 
 
-def _require_asset(side: str, value: object) -> None:
-    if type(value) is not AssetId:
-        raise InvalidAssetId(f"{side} must be an AssetId, got {type(value).__name__}: {safe_repr(value)}")
+def _require_assets(base: object, quote: object) -> None:
+    if type(base) is not AssetId or type(quote) is not AssetId:
+        name, value = ("quote", quote) if type(base) is AssetId else ("base", base)
+        raise InvalidAssetId(f"{name} must be an AssetId, got {type(value).__name__}: {safe_repr(value)}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation, Overflow
+from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation, Overflow
 from enum import Enum
 from fractions import Fraction
 from typing import Final
@@ -23,6 +23,9 @@ class Side(Enum):
 
     BID = "bid"
     ASK = "ask"
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 MAX_COEFFICIENT: Final = 2**96 - 1
@@ -59,14 +62,8 @@ _MAX_DIGITS: Final = len(str(MAX_COEFFICIENT))
 # Converts a number below 10^29 exactly. Larger ones raise Overflow, and those of more than 128 digits Inexact, without
 # being written out.
 _PRICES: Final = Context(prec=EXACT.prec, Emin=EXACT.Emin, Emax=_MAX_DIGITS - 1, traps=[Overflow, Inexact])
-# Rounds a quotient twice in one direction, which rounds as once.
-_ROUNDING: Final = {
-    Side.BID: Context(prec=2 * _MAX_DIGITS, rounding=ROUND_FLOOR, traps=[]),
-    Side.ASK: Context(prec=2 * _MAX_DIGITS, rounding=ROUND_CEILING, traps=[]),
-}
-_FINEST: Final = Decimal(f"1E-{MAX_DECIMAL_PLACES}")
-_LOW_PRICE: Final = MAX_COEFFICIENT // _SCALE
-"""All prices below this one may have 28 decimal places."""
+_RATIO_DIGITS_RULE: Final = f"have at most {MAX_RATIO_DIGITS} digits in each number"
+_RATIO_BOUND: Final = 10**MAX_RATIO_DIGITS
 _RATIOS: Final = Context(prec=MAX_RATIO_DIGITS, Emin=0, Emax=MAX_RATIO_DIGITS - 1, traps=[Inexact])
 
 # The canonical text of a price (decision 4), with so few digits that it is in range (decision 3). Most prices match.
@@ -109,8 +106,11 @@ def parse_price(text: str) -> Decimal:
     """
     if not isinstance(text, str):
         raise InvalidPrice(f"a price must be a str, got {type(text).__name__}: {safe_repr(text)}")
-    if _is_canonical(text):
-        return Decimal(text)
+    return to_price(text)
+
+
+def _parsed(text: str) -> Decimal:
+    """Return the price of a text that is not canonical."""
     # Exchanges write trailing zeros. A text with two points is not a price, and stays unchanged for the message.
     without_zeros = text.rstrip("0").removesuffix(".") if text.count(".") == 1 else text
     if _is_canonical(without_zeros):
@@ -153,24 +153,12 @@ def to_price(value: Decimal | str) -> Decimal:
         InvalidPrice: The value has another type, or is out of range.
     """
     if isinstance(value, str):
-        return parse_price(value)
+        return Decimal(value) if _is_canonical(value) else _parsed(value)
     if not isinstance(value, Decimal):
         raise InvalidPrice(_wrong_type(value))
-    if type(value) is not Decimal:
-        # A subclass may override any method, __format__ for one.
-        value = Decimal(value)
-    return value if _is_canonical(str(value)) else _price(value)
-
-
-def require_price(value: Decimal) -> None:
-    """Require a price as `to_price` returns it. A class checks it after its converters: msgspec calls none.
-
-    Raises:
-        InvalidPrice: The value is not a price, or has trailing zeros.
-    """
-    price = to_price(value)
-    if price is not value and (type(value) is not Decimal or price.as_tuple() != value.as_tuple()):
-        raise InvalidPrice(f"a price must be a Decimal without trailing zeros, got {safe_repr(value)}")
+    # A subclass may override any method, __format__ for one.
+    number = value if type(value) is Decimal else Decimal(value)
+    return number if _is_canonical(str(number)) else _price(number)
 
 
 def _price(value: Decimal | str) -> Decimal:
@@ -199,8 +187,8 @@ def _price(value: Decimal | str) -> Decimal:
 def to_ratio(value: Decimal | Fraction | str, *, or_zero: bool = False) -> Fraction:
     """Return a value as an exact ratio above 0 (or of 0, with `or_zero`), which may be out of the range of prices.
 
-    A text is a decimal, in the form of a price, or `numerator/denominator`. The numbers of a text or a Decimal may have
-    up to 600 digits, without leading zeros. A text may be negative, which is out of range.
+    A text is a decimal, in the form of a price, or `numerator/denominator`. Each number may have up to 600 digits,
+    without leading zeros. A text may be negative, which is out of range.
 
     >>> to_ratio("7/29000"), to_ratio(Decimal("0.25"))
     (Fraction(7, 29000), Fraction(1, 4))
@@ -209,20 +197,19 @@ def to_ratio(value: Decimal | Fraction | str, *, or_zero: bool = False) -> Fract
         PriceOutOfRange: The number is not above 0, or has too many digits.
         InvalidPrice: The value has another type or form.
     """
-    if isinstance(value, Fraction):
-        # A subclass may override arithmetic.
-        numerator, denominator = value.numerator, value.denominator
-    elif isinstance(value, str):
+    if isinstance(value, str):
         numerator, denominator = _parsed_ratio(value)
     elif isinstance(value, Decimal):
-        # A subclass may override any method.
-        if not Decimal(value).is_finite():
-            raise _not_a_ratio(value, "be finite")
-        numerator, denominator = _decimal_ratio(value)
+        numerator, denominator = _decimal_ratio(Decimal(value))
+    elif isinstance(value, Fraction):
+        # A subclass may override arithmetic.
+        numerator, denominator = value.numerator, value.denominator
     else:
         raise InvalidPrice(_wrong_type(value))
     if numerator < (0 if or_zero else 1) or not denominator:
         raise _not_a_ratio(value, "be above 0" if denominator else "have a denominator above 0")
+    if max(numerator, denominator) >= _RATIO_BOUND:
+        raise _not_a_ratio(value, _RATIO_DIGITS_RULE)
     return Fraction(numerator, denominator)
 
 
@@ -237,15 +224,17 @@ def _parsed_ratio(text: str) -> tuple[int, int]:
         return _decimal_ratio(text)
     numerator, denominator = [digits.lstrip("0") or "0" for digits in quotient.groups()]
     if max(len(numerator), len(denominator)) > MAX_RATIO_DIGITS:
-        raise _not_a_ratio(text, f"have at most {MAX_RATIO_DIGITS} digits in each number")
+        raise _not_a_ratio(text, _RATIO_DIGITS_RULE)
     return int(numerator), int(denominator)
 
 
 def _decimal_ratio(value: Decimal | str) -> tuple[int, int]:
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise _not_a_ratio(value, "be finite")
     try:
         return _RATIOS.create_decimal(value).as_integer_ratio()
     except Inexact:
-        raise _not_a_ratio(value, f"have at most {MAX_RATIO_DIGITS} digits in each number") from None
+        raise _not_a_ratio(value, _RATIO_DIGITS_RULE) from None
 
 
 def to_price_or_ratio(value: Decimal | Fraction | str) -> Decimal | Fraction:
@@ -259,15 +248,14 @@ def to_price_or_ratio(value: Decimal | Fraction | str) -> Decimal | Fraction:
     """
     if not isinstance(value, Fraction):
         return to_price(value)
-    # A subclass may override arithmetic.
-    numerator, denominator = value.numerator, value.denominator
-    _require_range(value)
-    if not _SCALE % denominator:
+    ratio = to_ratio(value)
+    _require_range(ratio)
+    if not _SCALE % ratio.denominator:
         # It has at most 28 decimal places.
-        price = EXACT.normalize(EXACT.divide(Decimal(numerator), Decimal(denominator)))
+        price = EXACT.normalize(EXACT.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
         if EXACT.scaleb(price, _decimal_places(price)) <= MAX_COEFFICIENT:
             return price
-    return value if type(value) is Fraction else Fraction(numerator, denominator)
+    return ratio
 
 
 def price_for_takers(side: Side, ratio: Fraction) -> Decimal:
@@ -283,11 +271,6 @@ def price_for_takers(side: Side, ratio: Fraction) -> Decimal:
         InvalidPrice: The ratio is below 10^-28 or above 2^96-1.
     """
     numerator, denominator = ratio.numerator, ratio.denominator
-    if 0 < numerator < _SCALE and denominator < _SCALE and numerator < _LOW_PRICE * denominator:
-        # Most ratios.
-        context = _ROUNDING[side]
-        quotient = context.divide(Decimal(numerator), Decimal(denominator))
-        return EXACT.normalize(context.quantize(quotient, _FINEST))
     _require_range(ratio)
     # The finest grid of prices at this size. It has as many digits as a price may have, or one less if the
     # coefficient is too large. All coarser grids are part of it.

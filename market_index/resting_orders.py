@@ -12,23 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from itertools import chain
 from types import EllipsisType
-from typing import Any, Final, Self, final
+from typing import Any, Final, final
 
-from attrs import Factory, define, evolve, field, frozen
+from attrs import Factory, define
 
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidOrderBook, InvalidPrice, MarketIndexError, safe_repr
+from market_index.freshness import Freshness
 from market_index.index import MarketIndex
 from market_index.levels import MAX_LIQUIDITY, Levels, price_key
 from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import LedgerOrder, Pair, require_trackable
 from market_index.prices import Side, price_for_takers, require_side, to_price, to_ratio
-from market_index.value import Value, print_call
-
-PRINTED_ORDERS: Final = 100
-"""The number of resting orders that IPython and Hypothesis print."""
+from market_index.value import slot_setters
 
 MAX_ID_CHARACTERS: Final = 200
 """The maximum length of an order id."""
@@ -50,18 +49,12 @@ class OrderNotFound(MarketIndexError, KeyError):
     def __str__(self) -> str:
         return f"order {safe_repr(self.order_id)} not found"
 
-    def at(self, place: str) -> Self:
-        """Return the error unchanged: the message already names the order."""
-        del place
-        return self
 
-
-_NOTHING: Final[Chunked[str, Any]] = Chunked.of(KeyOrder(str.encode), Chunk([], []))
+_BY_ID: Final[KeyOrder[str, Any]] = KeyOrder(str.encode)
 
 
 @final
-@frozen(init=False, eq=False, repr=False)
-class RestingOrders(Value, Mapping[str, Order]):
+class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
     """All resting orders: an immutable mapping from order id to `Order`, over all pairs, sorted by id.
 
     An id is 1 to 200 printable ASCII characters, such as a transaction output. `apply` derives the next value, which
@@ -70,7 +63,8 @@ class RestingOrders(Value, Mapping[str, Order]):
     `index` is the market index of these orders. Each book equals `OrderBook.from_orders`, except that the total of a
     level saturates at 2^64-1 (decision 26). A pair without orders stays in it, with an empty book, until `untrack`.
 
-    Resting orders equal every mapping of the same ids to the same orders.
+    Two of them are equal if they have the same orders and equal indexes. They equal no other mapping, which has no
+    index: compare `dict(resting)` with it.
 
     >>> from market_index import ADA, AssetId
     >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -87,11 +81,12 @@ class RestingOrders(Value, Mapping[str, Order]):
         InvalidFreshness: `as_of` is invalid.
     """
 
+    __slots__ = ("_excess", "index")
+    # Of saturated levels, by pair, side and price.
+    _excess: Chunked[str, int]
+
     index: MarketIndex
     """The books of all tracked pairs."""
-
-    _by_id: Chunked[str, Order] = field()
-    _excess: Chunked[str, int] = field()
 
     def __init__(
         self,
@@ -99,9 +94,14 @@ class RestingOrders(Value, Mapping[str, Order]):
         spots: Mapping[Pair, Decimal | Fraction | str | None] = {},
         as_of: str | None = None,
     ) -> None:
-        self.__attrs_init__(MarketIndex(), _NOTHING, _NOTHING)
-        filled: RestingOrders = self.apply(orders, spots=spots, as_of=as_of)
-        self.__attrs_init__(filled.index, filled._by_id, filled._excess)
+        super().__init__(_BY_ID, Chunk([], []))
+        _SET_INDEX(self, MarketIndex())
+        _SET_EXCESS(self, Chunked(_BY_ID, Chunk([], [])))
+        filled = self.apply(orders, spots=spots, as_of=as_of)
+        ids, by_id = filled.columns
+        super().__init__(_BY_ID, Chunk(list(ids), list(by_id)))
+        _SET_INDEX(self, filled.index)
+        _SET_EXCESS(self, filled._excess)  # noqa: SLF001  # of this class
 
     def apply(
         self,
@@ -148,12 +148,11 @@ class RestingOrders(Value, Mapping[str, Order]):
             change_of(pair).spot = _checked_spot(pair, spot)
         excess: dict[str, int | None] = {}
         index = self.index.with_books(*[self._changed_book(change, excess) for change in by_pair.values()])
+        if as_of is not None:
+            index = index.with_freshness(Freshness(as_of, index.published_at))
         by_id: dict[str, Order | None] = dict.fromkeys(gone)
-        return self._with(
-            index if as_of is None else evolve(index, as_of=as_of),
-            self._by_id.changed((by_id | placed).items()),
-            self._excess.changed(excess.items()),
-        )
+        excesses = self._excess._changed(excess.items())  # noqa: SLF001  # of the base class
+        return self._with(self._changed((by_id | placed).items()), index, excesses)
 
     def _removed_or_replaced(
         self, placed: Mapping[str, Order], removed: Iterable[str], *, missing_ok: bool
@@ -164,7 +163,7 @@ class RestingOrders(Value, Mapping[str, Order]):
         gone: dict[str, Order] = {}
         for order_id in removed:
             _require_id(order_id)
-            before = self._by_id.at(order_id)
+            before = self._at(order_id)
             if not missing_ok and (before is None or order_id in gone):
                 raise OrderNotFound(order_id)
             if before is not None:
@@ -173,7 +172,7 @@ class RestingOrders(Value, Mapping[str, Order]):
             _require_id(order_id)
             if type(order) is not Order:
                 raise InvalidOrderBook(f"placed[{safe_repr(order_id)}] must be an Order, got {safe_repr(order)}")
-            before = self._by_id.at(order_id)
+            before = self._at(order_id)
             if before is not None:
                 gone[order_id] = before
         return gone
@@ -183,22 +182,22 @@ class RestingOrders(Value, Mapping[str, Order]):
         book = self.index.get(change.pair) or OrderBook(change.pair)
         bids = self._changed_levels(change.pair, book.bids, change.bids, excess)
         asks = self._changed_levels(change.pair, book.asks, change.asks, excess)
-        return book._with(bids, asks, book.spot if change.spot is ... else change.spot)  # noqa: SLF001  # all are valid
+        return OrderBook(change.pair, bids, asks, book.spot if change.spot is ... else change.spot)
 
     def _changed_levels(
         self, pair: Pair, levels: Levels, differences: dict[str, tuple[Decimal, int]], excess: dict[str, int | None]
     ) -> Levels:
         """Return the levels after adding differences to their totals."""
-        changes: list[tuple[Decimal, int | None]] = []
+        changes: list[tuple[Decimal, int]] = []
         for text, (price, difference) in differences.items():
-            shown = levels.by_price.at(price) or 0
+            shown = levels.amount_at(price)
             total = shown + difference
             if shown == MAX_LIQUIDITY or total > MAX_LIQUIDITY:
                 level = f"{pair} {levels.side.value} {text}"
-                total += self._excess.at(level) or 0
+                total += self._excess._at(level) or 0  # noqa: SLF001  # of the base class
                 excess[level] = max(total - MAX_LIQUIDITY, 0) or None
-            changes.append((price, min(total, MAX_LIQUIDITY) or None))
-        return levels.of(levels.by_price.changed(changes))
+            changes.append((price, min(total, MAX_LIQUIDITY)))
+        return levels.applied(changes)
 
     def untrack(self, *pairs: Pair) -> RestingOrders:
         """Stop tracking pairs that have no orders; a pair that is not tracked is ignored.
@@ -210,7 +209,7 @@ class RestingOrders(Value, Mapping[str, Order]):
             require_trackable(pair)
             if resting := len(self._orders_of(pair)):
                 raise InvalidOrderBook(f"{pair} must have no orders to be untracked, got {resting}")
-        return self._with(self.index.without(*pairs), self._by_id, self._excess)
+        return self._with(self, self.index.without(*pairs), self._excess)
 
     def at(self, pair: Pair, side: Side, price: Decimal | str) -> dict[str, Order]:
         """Return the orders of a level by id, sorted by id. It reads all orders: 10,000 take milliseconds.
@@ -238,49 +237,41 @@ class RestingOrders(Value, Mapping[str, Order]):
     def _orders_of(self, pair: Pair) -> list[tuple[str, Order]]:
         return [
             entry
-            for chunk in self._by_id.chunks
+            for chunk in self._chunks
             for entry in zip(chunk.keys, chunk.values, strict=True)
             if entry[1].pair == pair
         ]
 
-    def _with(self, index: MarketIndex, by_id: Chunked[str, Order], excess: Chunked[str, int]) -> RestingOrders:
-        following = object.__new__(RestingOrders)
-        following.__attrs_init__(index, by_id, excess)
+    def _with(self, orders: RestingOrders, index: MarketIndex, excess: Chunked[str, int]) -> RestingOrders:
+        """Return the same orders with their index."""
+        following = self._derived(orders._chunks, orders._bounds, orders._size)
+        _SET_INDEX(following, index)
+        _SET_EXCESS(following, excess)
         return following
 
     def __getitem__(self, order_id: str) -> Order:
-        order = self._by_id.at(order_id) if type(order_id) is str else None
+        order = self._at(order_id) if type(order_id) is str else None
         if order is None:
             raise OrderNotFound(order_id)
         return order
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._by_id.keys)
-
-    def __len__(self) -> int:
-        return self._by_id.size
+        return chain.from_iterable([chunk.keys for chunk in self._chunks])
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is RestingOrders:
-            return self._by_id == other._by_id
-        return Mapping.__eq__(self, other)
+        return super().__eq__(other) and self.index == other.index if type(other) is RestingOrders else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(tuple(self))
+        return hash((self.columns, self.index))
 
     def __repr__(self) -> str:
-        return f"<RestingOrders: {len(self)} orders, {len(self.index)} pairs>"
+        return f"<RestingOrders: {len(self)} orders, {len(self.index)} pairs>" if self.index else "RestingOrders()"
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
-        del cycle
-        if len(self) > PRINTED_ORDERS:
-            printer.text(repr(self))
-        else:
-            print_call(printer, "RestingOrders", *self.__reduce__()[1])
+    def _arguments(self) -> tuple[Any, ...]:
+        return dict(self), {pair: book.spot for pair, book in self.index.items()}, self.index.as_of
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        spots = {pair: book.spot for pair, book in self.index.items()}
-        return RestingOrders, (dict(self), spots, self.index.as_of)
+
+_SET_INDEX, _SET_EXCESS = slot_setters(RestingOrders, "index", "_excess")
 
 
 @define

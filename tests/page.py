@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
+from attrs import evolve
+
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
 from market_index.display import Tokens
 from market_index_cli.page.routes import labels_json, page_routes
@@ -70,7 +72,7 @@ def widest() -> OrderBook:
 
 def app_with_page(live: LiveIndex, feed: FeedState | None = None, tokens: Tokens | None = None) -> MarketIndexApp:
     """Return an app with the page, and the stream of changes, whose books were published just now."""
-    freshness = live.current.freshness.changed(published_at=datetime.now(UTC))
+    freshness = evolve(live.current.freshness, published_at=datetime.now(UTC))
     live.update((), freshness=freshness)
     app = create_app(live, stream=True, health=Health(feed or FeedState()))
     app.router.routes.extend(page_routes(labels_json(tokens or Tokens())))

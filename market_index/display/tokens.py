@@ -22,7 +22,7 @@ from market_index.display.cip67 import is_shown
 from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPrice, InvalidTokens, safe_repr
 from market_index.pairs import Pair
 from market_index.prices import to_price_or_ratio, to_ratio
-from market_index.value import Value, print_call
+from market_index.value import Value
 
 MAX_DECIMALS: Final = 255
 """The most decimals of an entry: as the tool of the registry accepts. CIP-26 allows 19."""
@@ -35,9 +35,6 @@ POLICY_DIGITS: Final = 8
 
 REPR_ENTRIES: Final = 3
 """The number of entries in the `repr` of tokens."""
-
-PRINTED_ENTRIES: Final = 50
-"""The number of entries that IPython and Hypothesis print."""
 
 _DECODER: Final = json.JSONDecoder(parse_float=str, parse_constant=str)
 
@@ -170,12 +167,8 @@ class Tokens(Value):
             return f"<Tokens: {len(self.entries)} entries>"
         return f"Tokens({[*self.entries]})"
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
-        del cycle
-        if len(self.entries) > PRINTED_ENTRIES:
-            printer.text(repr(self))
-        else:
-            print_call(printer, "Tokens", [*self.entries])
+    def _arguments(self) -> tuple[Any, ...]:
+        return ([*self.entries], self.rejected) if self.rejected else ([*self.entries],)
 
     def label(self, asset: AssetId) -> str:
         """Return a text for people: the ticker, else the name, else the asset name, and digits of the policy id.

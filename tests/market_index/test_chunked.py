@@ -26,11 +26,11 @@ ENDS = [key for key in range(20_000) if not crc32(octets(key)) & BOUNDARY_MASK]
 
 def built(order: KeyOrder[int, str], model: dict[int, str]) -> Chunked[int, str]:
     keys = sorted(model, reverse=order is FALLING)
-    return Chunked.of(order, Chunk(keys, [model[key] for key in keys]))
+    return Chunked(order, Chunk(keys, [model[key] for key in keys]))
 
 
 def layout(content: Chunked[int, str]) -> tuple[list[tuple[list[int], list[str]]], tuple[int, ...], int]:
-    return [(chunk.keys, list(chunk.values)) for chunk in content.chunks], content.bounds, content.size
+    return [(chunk.keys, list(chunk.values)) for chunk in content.chunks], content._bounds, content._size
 
 
 # Adjacent keys, so that an example crosses the size below which nothing is split, also of keys that all end a chunk.
@@ -64,7 +64,7 @@ def test_a_changed_sequence_equals_a_fresh_build_and_differs_from_the_first_as_t
     earlier = content = built(order, model)
     for changes in steps:
         before, as_it_was = content, layout(content)
-        content = content.changed(changes)
+        content = content._changed(changes)
         assert layout(before) == as_it_was
         model = changed(model, changes)
         fresh = built(order, model)
@@ -74,7 +74,7 @@ def test_a_changed_sequence_equals_a_fresh_build_and_differs_from_the_first_as_t
             assert (content is before) == (layout(before) == layout(content))
     for one, other in ((content, earlier), (earlier, content), (content, content), (content, built(order, {}))):
         now, then = entries(one), entries(other)
-        differences, removed = one.changes_since(other)
+        differences, removed = one._changes_since(other)
         assert differences == [(key, value) for key, value in now.items() if then.get(key) != value]
         assert removed == [(key, value) for key, value in then.items() if key not in now]
 
@@ -105,7 +105,7 @@ EXAMPLES: dict[str, tuple[Iterable[int], Changes]] = {
 @pytest.mark.parametrize(("keys", "changes"), EXAMPLES.values(), ids=EXAMPLES)
 def test_a_rare_change_equals_a_fresh_build(keys: Iterable[int], changes: Changes):
     model = dict.fromkeys(keys, "a")
-    assert layout(built(RISING, model).changed(changes)) == layout(built(RISING, changed(model, changes)))
+    assert layout(built(RISING, model)._changed(changes)) == layout(built(RISING, changed(model, changes)))
 
 
 def test_only_equal_keys_and_values_in_one_order_are_the_same_content():
@@ -125,7 +125,7 @@ def test_only_equal_keys_and_values_in_one_order_are_the_same_content():
 @example(start=dict.fromkeys(range(2_000), "a"), count=next(end for end in ENDS if end > MAX_UNSPLIT) + 1)
 def test_its_head_equals_a_fresh_build(start: dict[int, str], count: int):
     content = built(RISING, start)
-    head = content.head(count)
+    head = content._head(count)
     assert layout(head) == layout(built(RISING, {key: start[key] for key in sorted(start)[:count]}))
     assert (head is content) == (count >= len(start))
 
@@ -134,7 +134,7 @@ def test_its_head_equals_a_fresh_build(start: dict[int, str], count: int):
 @given(start=contents, key=st.integers(0, 500))
 def test_a_key_is_found_where_it_is(order: KeyOrder[int, str], start: dict[int, str], key: int):
     # Each value names its key.
-    found = built(order, {one: str(one) for one in start}).at(key)
+    found = built(order, {one: str(one) for one in start})._at(key)
     assert (found is not None) == (key in start)
     if found is not None:
         assert found == str(key)
@@ -142,8 +142,8 @@ def test_a_key_is_found_where_it_is(order: KeyOrder[int, str], start: dict[int, 
 
 def test_a_chunk_ends_at_the_keys_whose_hash_is_a_boundary():
     content = built(RISING, dict.fromkeys(range(1_000), "a"))
-    assert list(content.bounds) == [key for key in ENDS if key < 1_000]
-    assert [chunk.keys[-1] for chunk in content.chunks[:-1]] == list(content.bounds)
+    assert list(content._bounds) == [key for key in ENDS if key < 1_000]
+    assert [chunk.keys[-1] for chunk in content.chunks[:-1]] == list(content._bounds)
     assert len(built(RISING, dict.fromkeys(range(MAX_UNSPLIT), "a")).chunks) == 1
 
 
@@ -151,7 +151,7 @@ def test_a_change_copies_one_chunk_and_shares_the_others():
     content = built(RISING, dict.fromkeys(range(10_000), "a"))
     assert not {5_001, 10_001} & set(ENDS)
     for change in ((5_001, "b"), (5_001, None), (10_001, "b")):
-        shared = {id(chunk) for chunk in content.chunks} & {id(chunk) for chunk in content.changed([change]).chunks}
+        shared = {id(chunk) for chunk in content.chunks} & {id(chunk) for chunk in content._changed([change]).chunks}
         assert len(shared) == len(content.chunks) - 1
 
 
@@ -165,11 +165,11 @@ def test_many_changes_in_one_call_take_linear_time(some: list[int]):
         return octets(key)
 
     some = random.Random(1).sample(some, len(some))
-    content: Chunked[int, str] = Chunked.of(KeyOrder(counted), Chunk([-1], ["a"]))
+    content: Chunked[int, str] = Chunked(KeyOrder(counted), Chunk([-1], ["a"]))
     for half in (some[::2], some[1::2]):
-        content = content.changed([(key, "a") for key in half])
-    content = content.changed([(key, None) for key in some])
-    assert content.size == 1
+        content = content._changed([(key, "a") for key in half])
+    content = content._changed([(key, None) for key in some])
+    assert content._size == 1
     # Of a chunk that is split again all keys are hashed. For each change that would be a million.
     assert hashed < 10 * len(some)
 
@@ -185,7 +185,7 @@ def test_what_is_cached_of_a_chunk_is_never_stale(start: dict[int, str], steps: 
     for changes in steps:
         for chunk in content.chunks[::every]:
             chunk.encoded = EncodedPart("".join(one[:1] for one in chunk.values).encode())
-        content = content.changed(changes)
+        content = content._changed(changes)
         for chunk in content.chunks:
             # It is valid for "ab" instead of "a", but not for "b".
             assert chunk.encoded is None or chunk.encoded.text.decode() == "".join(one[:1] for one in chunk.values)
@@ -194,32 +194,32 @@ def test_what_is_cached_of_a_chunk_is_never_stale(start: dict[int, str], steps: 
 def test_a_replacement_with_the_same_json_keeps_what_is_cached_of_the_chunk():
     content = built(RISING, dict.fromkeys(range(10), "a"))
     encoded = content.chunks[0].encoded = EncodedPart(b"encoded")
-    assert content.changed([(3, "ab")]).chunks[0].encoded is encoded
+    assert content._changed([(3, "ab")]).chunks[0].encoded is encoded
     for change in ((3, "b"), (3, None), (10, "a")):
-        assert content.changed([change]).chunks[0].encoded is None
+        assert content._changed([change]).chunks[0].encoded is None
 
 
 def test_a_value_that_equals_the_stored_one_does_not_replace_it():
     stored, equal = "a" * 1_000, "".join(["a"] * 1_000)
     content = built(RISING, {1: stored})
-    assert content.changed([(1, equal)]) is content
+    assert content._changed([(1, equal)]) is content
     assert equal is not stored
-    assert content.changed([(1, equal), (2, "b")]).at(1) is stored
+    assert content._changed([(1, equal), (2, "b")])._at(1) is stored
 
 
-EMPTY: Chunked[str, int] = Chunked.of(KeyOrder(str.encode), Chunk([], []))
+EMPTY: Chunked[str, int] = Chunked(KeyOrder(str.encode), Chunk([], []))
 
 
 @given(st.lists(st.dictionaries(st.text("ab#0", max_size=3), st.none() | st.integers(0, 9)), max_size=5))
 def test_it_changes_like_a_dict(steps: list[dict[str, int | None]]):
     content, model = EMPTY, dict[str, int]()
     for step in steps:
-        content = content.changed(step.items())
+        content = content._changed(step.items())
         model = {key: value for key, value in {**model, **step}.items() if value is not None}
-        assert dict(zip(content.keys, content.values, strict=True)) == model
-        assert list(content.keys) == sorted(model)
-        assert content.size == len(model)
-        assert content == EMPTY.changed(model.items())
-        assert hash(content) == hash(EMPTY.changed(model.items()))
+        assert dict(zip(*content.columns, strict=True)) == model
+        assert list(content.columns[0]) == sorted(model)
+        assert content._size == len(model)
+        assert content == EMPTY._changed(model.items())
+        assert hash(content) == hash(EMPTY._changed(model.items()))
         assert (content == EMPTY) == (not model)
-        assert [content.at(key) for key in ("a", "b#")] == [model.get("a"), model.get("b#")]
+        assert [content._at(key) for key in ("a", "b#")] == [model.get("a"), model.get("b#")]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 from hypothesis import given
 
-from market_index import OrderBook, Side
+from market_index import OrderBook, Side, wire
 
 
 @given(...)
@@ -18,4 +20,11 @@ def test_columns_are_the_values(book: OrderBook, side: Side):
         (one.price, one.base, one.quote) for one in book.cumulative(side)
     ]
     fill = book.simulate_fill(side, 7)
-    assert pd.DataFrame([fill.to_row()], dtype=object).filled[0] == fill.filled
+    (row,) = pd.DataFrame(fill.to_columns(), dtype=object).itertuples(index=False)
+    assert row == (fill.filled, fill.paid, fill.average_price, fill.best_price, fill.worst_price, fill.complete)
+
+
+@given(...)
+def test_a_dict_of_a_book_is_its_json(book: OrderBook):
+    assert book.to_dict() == json.loads(wire.order_book_to_json(book))
+    assert wire.order_book_from_json(json.dumps(book.to_dict()).encode()) == book

@@ -66,11 +66,6 @@ def test_an_error_without_arguments_has_no_message():
     assert not str(MarketIndexError())
 
 
-@pytest.mark.parametrize("error", MISSING, ids=["pair", "order"])
-def test_an_error_of_a_missing_key_needs_no_location(error: MarketIndexError):
-    assert error.at("bids[3]") is error
-
-
 class Printed:
     def __init__(self, text: str) -> None:
         self.text = text

@@ -170,7 +170,8 @@ class TestExamples:
     def test_only_the_chunks_that_are_taken_are_read(self):
         deep = OrderBook.from_levels(PAIR, asks=[(str(price), 10) for price in range(1, 20_001)])
         for chunk in deep.asks.chunks[1:]:
-            del chunk.keys, chunk.values
+            chunk.keys[:] = []
+            del chunk.values[:]
         deep.simulate_fill(Side.ASK, 5)
         deep.simulate_fill(Side.ASK, 5, "quote")
         deep.apply(bids=[("0.9", 1)]).liquidity_within(Side.ASK, "0.5")

@@ -68,20 +68,9 @@ class TestPublishedAt:
 
 
 class TestDerived:
-    """`Freshness.changed` and `without_as_of`."""
+    """`Freshness.without_as_of`."""
 
     BEFORE = Freshness("slot 1", datetime(2026, 11, 22, tzinfo=UTC))
-
-    @given(st.none() | as_ofs, st.none() | times)
-    def test_a_change_sets_what_is_given_and_keeps_the_rest(self, as_of: str | None, time: datetime | None):
-        published_at = Freshness(published_at=time).published_at
-        changed = self.BEFORE.changed(as_of, time)
-        assert changed.as_of == (as_of or self.BEFORE.as_of)
-        assert changed.published_at == (published_at or self.BEFORE.published_at)
-        assert Freshness().changed(as_of, time) == Freshness(as_of, time)
-
-    def test_no_change_is_the_same_object(self):
-        assert self.BEFORE.changed() is self.BEFORE
 
     def test_without_as_of_only_the_time_stays(self):
         assert self.BEFORE.without_as_of() == Freshness(None, self.BEFORE.published_at)

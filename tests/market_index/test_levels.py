@@ -75,7 +75,8 @@ class TestSequence:
         assert len(others) > 1
         best = tuple(bids)[: len(first.keys) + len(second.keys)]
         for chunk in others:
-            del chunk.keys, chunk.values
+            chunk.keys[:] = []
+            del chunk.values[:]
         assert bids[: len(best)] == best
         assert bids[0] == best[0]
 
@@ -180,13 +181,13 @@ class TestSharing:
         assert book.depth(count // 2) == fresh.depth(count // 2)
 
     def test_the_cost_of_many_changes_of_a_small_book_is_linear(self, monkeypatch: pytest.MonkeyPatch):
-        change, moved = Chunk.set, []
+        change, moved = Chunk.changed, []
 
-        def counted(chunk: Chunk[Any, Any], position: int, *arguments: Any) -> None:
+        def counted(chunk: Chunk[Any, Any], position: int, *arguments: Any) -> Chunk[Any, Any]:
             moved.append(len(chunk.keys) - position)
-            change(chunk, position, *arguments)
+            return change(chunk, position, *arguments)
 
-        monkeypatch.setattr(Chunk, "set", counted)
+        monkeypatch.setattr(Chunk, "changed", counted)
         book = OrderBook.from_levels(PAIR, asks=[("0.5", 1), ("20000", 1)])
         book.apply(asks=[(str(price), 1) for price in range(10_000, 0, -1)])
         assert (len(moved), max(moved)) == (10_000, 1)

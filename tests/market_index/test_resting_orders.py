@@ -81,10 +81,10 @@ class TestIndex:
             assert (dict(before), dict(before.index)) == as_it_was
             by_id = {order_id: order for order_id, order in by_id.items() if order_id not in removed} | placed
             spots |= {order.pair: spots.get(order.pair) for order in placed.values()} | spot
-            assert resting == by_id
+            assert dict(resting) == by_id
+            assert resting == RestingOrders(by_id, spots)
             assert list(resting) == sorted(by_id)
             assert resting.index == books_of_orders(by_id, spots)
-            assert RestingOrders(by_id, spots).index == resting.index
 
     @pytest.mark.parametrize("duplicate", [lambda full: pickle.loads(pickle.dumps(full)), copy.copy, copy.deepcopy])
     def test_the_index_and_the_excess_survive_pickle_and_copy(self, duplicate):
@@ -186,7 +186,7 @@ class TestUntrack:
     def test_pairs_without_orders_leave_the_index_with_their_spots(self):
         resting = RestingOrders({"a": ask(7)}, {OTHER: "2", EMPTY: None}, as_of="block 1")
         left = resting.untrack(OTHER, EMPTY, OTHER)
-        assert (left, set(left.index), left.index.as_of) == (resting, {PAIR}, "block 1")
+        assert (dict(left), set(left.index), left.index.as_of) == (dict(resting), {PAIR}, "block 1")
         assert set(resting.index) == set(PAIRS)
         assert left.untrack(OTHER, EMPTY).index == left.index
         assert left.apply({"b": ask(7, pair=OTHER)}).index[OTHER].spot is None
@@ -238,14 +238,17 @@ class TestAt:
 class TestMapping:
     """Resting orders are a mapping of ids to orders, sorted by id."""
 
-    def test_it_equals_every_mapping_of_the_same_orders(self):
+    def test_it_equals_only_resting_orders_with_the_same_orders_and_an_equal_index(self):
         by_id = {"b": ask(7), "a": bid(8)}
         resting = RestingOrders(by_id, {OTHER: "2"}, as_of="block 1")
-        assert resting == by_id == resting == RestingOrders(by_id)
-        assert hash(resting) == hash(RestingOrders(by_id)) != hash(RestingOrders({"a": bid(8)}))
-        for other in ({}, {"a": bid(8)}, by_id | {"b": ask(6)}, RestingOrders({"a": bid(8)}), [by_id], None):
+        same = RestingOrders(spots={OTHER: "2"}).apply({"a": bid(8)}).apply({"b": ask(7)})
+        assert resting == same
+        assert hash(resting) == hash(same)
+        others = RestingOrders(by_id), RestingOrders(by_id, {OTHER: "3"}), RestingOrders({"a": bid(8)}, {OTHER: "2"})
+        for other in (*others, by_id, dict(resting), {}, [by_id], None):
             assert resting != other
-        assert RestingOrders().apply({"a": bid(8)}).apply({"b": ask(7)}) == resting
+            assert other != resting
+        assert len({hash(one) for one in (resting, *others)}) == 4
 
     def test_its_repr_counts_orders_and_pairs(self):
         assert repr(RestingOrders({"a": ask(7), "b": ask(8)}, {OTHER: None})) == "<RestingOrders: 2 orders, 2 pairs>"
