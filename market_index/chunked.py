@@ -20,7 +20,7 @@ Theory of operation
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, MutableSequence, Sequence
+from collections.abc import Callable, Collection, Iterable, MutableSequence, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
@@ -104,10 +104,10 @@ class Chunked(Generic[K, V]):
     size: int
 
     @staticmethod
-    def of(order: KeyOrder[K, V], whole: Chunk[K, V]) -> Chunked[K, V]:
-        """Split a chunk of sorted, different keys at its boundaries."""
+    def of(order: KeyOrder[K, V], whole: Chunk[K, V], octets: Iterable[bytes] | None = None) -> Chunked[K, V]:
+        """Split a chunk of sorted, different keys at its boundaries; `octets` are those of the keys, if known."""
         size = len(whole.keys)
-        chunks = [whole] if size <= MAX_UNSPLIT else _split(order, whole)
+        chunks = [whole] if size <= MAX_UNSPLIT else _split(order, whole, octets)
         return Chunked(order, chunks, _bounds(order, chunks), size)
 
     @property
@@ -229,9 +229,9 @@ class Chunked(Generic[K, V]):
         return Chunked(self.order, chunks, bounds, size)
 
 
-def _split(order: KeyOrder[K, V], whole: Chunk[K, V]) -> list[Chunk[K, V]]:
+def _split(order: KeyOrder[K, V], whole: Chunk[K, V], octets: Iterable[bytes] | None = None) -> list[Chunk[K, V]]:
     """Return the pieces of a chunk between its boundaries. The last piece may be empty."""
-    hashes = map(crc32, map(order.octets, whole.keys))
+    hashes = map(crc32, octets or map(order.octets, whole.keys))
     ends = [end for end, mixed in enumerate(hashes, 1) if not mixed & BOUNDARY_MASK]
     return [whole[start:end] for start, end in pairwise([0, *ends, len(whole.keys)])]
 

@@ -278,14 +278,25 @@ def _levels_of_pickle(side: Side, prices: str, amounts: MutableSequence[int]) ->
     for position, amount in enumerate(column):
         if not amount:
             reject_amount(f"{side.value}s[{position}].accumulated_liquidity", amount, "from 1 to 2^64-1")
-    return levels_of_columns(side, parse_prices(prices.split()), column)
+    values, keys = parse_prices(prices.split())
+    return levels_of_columns(side, values, column, keys)
 
 
-def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequence[int]) -> Levels:
-    """Return the levels of two columns: prices from `market_index.prices`, and an array of amounts from 1 to 2^64-1."""
+def levels_of_columns(
+    side: Side, prices: list[Decimal], amounts: MutableSequence[int], keys: Sequence[str] | None = None
+) -> Levels:
+    """Return the levels of columns.
+
+    Args:
+        side: The side of the book.
+        prices: Prices from `market_index.prices`.
+        amounts: An array of amounts from 1 to 2^64-1.
+        keys: The `price_key` of each price, if they are known.
+    """
     require_order(side, prices)
     levels = object.__new__(Levels)
-    levels.__attrs_init__(side, Chunked.of(_order(side), Chunk(prices, amounts)))
+    octets = None if keys is None else map(str.encode, keys)
+    levels.__attrs_init__(side, Chunked.of(_order(side), Chunk(prices, amounts), octets))
     return levels
 
 

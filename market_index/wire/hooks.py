@@ -279,15 +279,16 @@ def _sides(bids: Any, asks: Any) -> tuple[Levels, Levels]:
     if type(bids) is not list or type(asks) is not list:
         raise TypeError
     levels = bids + asks
-    prices, amounts = parse_prices(list(map(_PRICE, levels))), list(map(_AMOUNT, levels))
+    prices, keys = parse_prices(list(map(_PRICE, levels)))
+    amounts = list(map(_AMOUNT, levels))
     # The array rejects amounts that are not from 0 to 2^64-1.
     column = array("Q", amounts)
     if levels and not (set(map(type, amounts)) == {int} and all(amounts)):
         raise TypeError
     best_ask = len(bids)
     return (
-        levels_of_columns(Side.BID, prices[:best_ask], column[:best_ask]),
-        levels_of_columns(Side.ASK, prices[best_ask:], column[best_ask:]),
+        levels_of_columns(Side.BID, prices[:best_ask], column[:best_ask], keys and keys[:best_ask]),
+        levels_of_columns(Side.ASK, prices[best_ask:], column[best_ask:], keys and keys[best_ask:]),
     )
 
 

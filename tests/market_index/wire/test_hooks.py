@@ -239,6 +239,7 @@ ORDER = {"pair": {"base": TOKEN, "quote": "ADA"}, "side": "ask", "price": "1", "
             {"bids": [LEVELS[0], LEVELS[1] | {"accumulated_liquidity": 0.5}]},
             "must be a whole number from 1 to 2^64-1, got a number: 0.5 @ $.books[1].bids[1].accumulated_liquidity",
         ),
+        ({"spot": Decimal("0.5")}, "must be a string, got Decimal: Decimal('0.5') @ $.books[1].spot"),
         ({"asks": (1,)}, "must be an array, got tuple: (1,) @ $.books[1].asks"),
         ({"bids": LEVELS[::-1]}, "bids[1].price must be below bids[0].price, which is 0.004, got 0.0041 @ $.books[1]"),
         ({"size": 1}, "extra fields found (size) @ $.books[1]"),
