@@ -1,6 +1,8 @@
 """Costs of the wire format: decoding and encoding books, whole and after a change, as JSON and as gzip.
 
-One book of 500 levels a side. *msgspec* and *pydantic* decode into typed objects; *json.loads* makes dicts.
+One book of 500 levels a side. *msgspec* and *pydantic* decode into typed objects; *json.loads* makes dicts. *orjson and
+Decimal* makes a Decimal of each price, and checks nothing else. The converter of cattrs decodes a class of a user that
+has the book as a field.
 """
 
 from __future__ import annotations
@@ -17,12 +19,15 @@ from itertools import count
 from typing import Any, Final
 
 import msgspec
+import orjson
+from attrs import frozen
+from cattrs.preconf.json import make_converter
 from pydantic import BaseModel
 from starlette.types import ASGIApp, Message
 
 from benchmarks.books import book, books
 from benchmarks.measure import Group, Prepared, Row, alone, compared, interleaved
-from market_index import LiveIndex, OrderBook, wire
+from market_index import AssetId, LiveIndex, MarketIndex, OrderBook, PairInfo, wire
 from market_index_http import create_app
 
 LEVELS: Final = 500
@@ -34,6 +39,7 @@ def groups(*, quick: bool) -> dict[str, Group]:
     one = book(random.Random(6), LEVELS)
     return {
         "decode": partial(decoding, quick=quick),
+        "decode_pairs": partial(decoding_pairs, quick=quick),
         "encode": partial(encoding, quick=quick),
         "book": partial(first_response, f"a book of {LEVELS} levels a side", [one], order_book_path(one), quick=quick),
         "list_10000": partial(first_response, "a pair list of 10,000", books(10_000, 0), PAIR_LIST, quick=quick),
@@ -66,25 +72,68 @@ class ModelBook(BaseModel):
     asks: list[ModelLevel]
 
 
+@frozen
+class Snapshot:
+    book: OrderBook
+
+
+def orjson_and_decimal(text: bytes) -> list[list[tuple[Decimal, int]]]:
+    value = orjson.loads(text)
+    return [
+        [(Decimal(level["price"]), level["accumulated_liquidity"]) for level in value[side]]
+        for side in ("bids", "asks")
+    ]
+
+
 def decoding(*, quick: bool) -> Iterator[Row]:
     one = book(random.Random(5), LEVELS)
     text = wire.order_book_to_json(one)
     decoder = msgspec.json.Decoder(StructBook)
+    converter = make_converter()
+    wire.configure_converter(converter)
+    snapshot = b'{"book":%s}' % text
 
     assert wire.order_book_from_json(text) == one
     assert [level.price for level in decoder.decode(text).bids] == [level.price for level in one.bids]
     assert [level.price for level in ModelBook.model_validate_json(text).asks] == [level.price for level in one.asks]
-    ours = "order_book_from_json"
-    peers = ("msgspec (typed)", "pydantic", "json.loads")
+    assert orjson_and_decimal(text) == [
+        list(zip(side.prices, side.amounts, strict=True)) for side in (one.bids, one.asks)
+    ]
+    assert converter.loads(snapshot, Snapshot).book == one
+    ours, converted = "order_book_from_json", "converter.loads"
+    peers = ("msgspec (typed)", "pydantic", "json.loads", "orjson and Decimal")
     contenders = {
         ours: lambda: wire.order_book_from_json(text),
         peers[0]: lambda: decoder.decode(text),
         peers[1]: lambda: ModelBook.model_validate_json(text),
         peers[2]: lambda: json.loads(text),
+        peers[3]: lambda: orjson_and_decimal(text),
+        converted: lambda: converter.loads(snapshot, Snapshot),
     }
     seconds = interleaved(contenders, quick=quick)
+    work = f"decode a book of {LEVELS} levels a side"
     for peer in peers:
-        yield compared(f"decode a book of {LEVELS} levels a side", "ms", seconds, ours, peer, scale=1e3)
+        yield compared(work, "ms", seconds, ours, peer, scale=1e3)
+    yield compared(f"{work}, a field of a class, with cattrs", "ms", seconds, converted, ours, scale=1e3)
+
+
+def decoding_pairs(*, quick: bool) -> Iterator[Row]:
+    infos = MarketIndex(books(1_000, 0)).pair_list()
+    text = wire.pair_list_to_json(infos)
+
+    def constructed() -> tuple[PairInfo, ...]:
+        entries = json.loads(text)["pairs"]
+        return tuple(
+            [PairInfo(AssetId.parse(one["base"]), AssetId.parse(one["quote"]), one["last_spot"]) for one in entries]
+        )
+
+    assert wire.pair_list_from_json(text) == constructed() == infos
+    contenders = {
+        "pair_list_from_json": lambda: wire.pair_list_from_json(text),
+        "json.loads and constructors": constructed,
+    }
+    seconds = interleaved(contenders, quick=quick)
+    yield compared("decode a pair list of 1,000", "ms", seconds, *contenders, scale=1e3)
 
 
 def encoding(*, quick: bool) -> Iterator[Row]:

@@ -20,7 +20,7 @@ Theory of operation
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, MutableSequence, Sequence
+from collections.abc import Callable, Collection, Iterable, MutableSequence, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, final
@@ -141,10 +141,10 @@ class Chunked(Value, Generic[K, V]):
     _bounds: tuple[Any, ...]
     _size: int
 
-    def __init__(self, order: KeyOrder[K, V], whole: Chunk[K, V]) -> None:
-        """Split a chunk of sorted, different keys at its boundaries."""
+    def __init__(self, order: KeyOrder[K, V], whole: Chunk[K, V], octets: Iterable[bytes] | None = None) -> None:
+        """Split a chunk of sorted, different keys at its boundaries; `octets` are those of the keys, if known."""
         size = len(whole.keys)
-        chunks = [whole] if size <= MAX_UNSPLIT else _split(order, whole)
+        chunks = [whole] if size <= MAX_UNSPLIT else _split(order, whole, octets)
         _SET_ORDER(self, order)
         _SET_CHUNKS(self, chunks)
         _SET_BOUNDS(self, _bounds(order, chunks))
@@ -282,9 +282,9 @@ class Chunked(Value, Generic[K, V]):
 _SET_ORDER, _SET_CHUNKS, _SET_BOUNDS, _SET_SIZE = slot_setters(Chunked, "_order", "_chunks", "_bounds", "_size")
 
 
-def _split(order: KeyOrder[K, V], whole: Chunk[K, V]) -> list[Chunk[K, V]]:
+def _split(order: KeyOrder[K, V], whole: Chunk[K, V], octets: Iterable[bytes] | None = None) -> list[Chunk[K, V]]:
     """Return the pieces of a chunk between its boundaries. The last piece may be empty."""
-    hashes = map(crc32, map(order.octets, whole.keys))
+    hashes = map(crc32, octets or map(order.octets, whole.keys))
     ends = [end for end, mixed in enumerate(hashes, 1) if not mixed & BOUNDARY_MASK]
     return [whole[start:end] for start, end in pairwise([0, *ends, len(whole.keys)])]
 

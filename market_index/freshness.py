@@ -19,8 +19,10 @@ __all__ = ["Freshness", "format_time", "parse_time"]
 MAX_AS_OF_CHARACTERS: Final = 200
 """The maximum length of an `as_of`."""
 
-# RFC 3339, section 5.6.
-_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII).fullmatch
+# RFC 3339, section 5.6. `fromisoformat` accepts offsets of 60 minutes and more.
+_TIME: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII
+).fullmatch
 
 
 def parse_time(text: str) -> datetime:
@@ -44,12 +46,16 @@ def parse_time(text: str) -> datetime:
 
 
 def format_time(time: datetime) -> str:
-    """Return the text of a time in UTC: RFC 3339, with milliseconds.
+    """Return the text of a time: RFC 3339, in UTC, truncated to milliseconds.
 
-    >>> format_time(parse_time("2026-11-22 05:17:03.5+01:00"))
+    >>> from datetime import timedelta, timezone
+    >>> format_time(datetime(2026, 11, 22, 5, 17, 3, 500_000, timezone(timedelta(hours=1))))
     '2026-11-22T04:17:03.500Z'
+
+    Raises:
+        InvalidFreshness: The value is not a datetime with a time zone, or in UTC not in the years 1 to 9999.
     """
-    return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    return _to_utc("a time", time).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def _in_utc(time: datetime) -> datetime:
@@ -73,13 +79,14 @@ def _is_printable(text: str) -> bool:
     return text.isascii() and text.isprintable() and text == text.strip(" ")
 
 
-def _to_time(time: object) -> datetime:
+def _to_utc(name: str, time: object) -> datetime:
+    """Return a time in UTC and milliseconds. Raises `InvalidFreshness`, which starts with the name."""
     if not isinstance(time, datetime) or time.utcoffset() is None:
-        raise InvalidFreshness(f"published_at must be a datetime with a time zone, got {safe_repr(time)}")
+        raise InvalidFreshness(f"{name} must be a datetime with a time zone, got {safe_repr(time)}")
     try:
         return _in_utc(time)
     except OverflowError:
-        raise InvalidFreshness(f"published_at must be in the years 1 to 9999, got {safe_repr(time)}") from None
+        raise InvalidFreshness(f"{name} must be in the years 1 to 9999, got {safe_repr(time)}") from None
 
 
 @final
@@ -104,7 +111,7 @@ class Freshness(Value):
         if self.as_of is not None:
             _require_as_of(self.as_of)
         if self.published_at is not None:
-            object.__setattr__(self, "published_at", _to_time(self.published_at))
+            object.__setattr__(self, "published_at", _to_utc("published_at", self.published_at))
 
     def without_as_of(self) -> Freshness:
         """Return the freshness with an unknown `as_of`."""

@@ -124,9 +124,12 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
                 raise InvalidOrderBook(f"{side.value}s[{position}] must be a PriceLevel, got {safe_repr(level)}")
         self._fill(side, list(map(_PRICE, entries)), array("Q", map(_AMOUNT, entries)))
 
-    def _fill(self, side: Side, prices: list[Decimal], amounts: MutableSequence[int]) -> None:
+    def _fill(
+        self, side: Side, prices: list[Decimal], amounts: MutableSequence[int], keys: Sequence[str] | None = None
+    ) -> None:
         require_order(side, prices)
-        super().__init__(_BID_ORDER if side is Side.BID else _ASK_ORDER, Chunk(prices, amounts))
+        octets = None if keys is None else map(str.encode, keys)
+        super().__init__(_BID_ORDER if side is Side.BID else _ASK_ORDER, Chunk(prices, amounts), octets)
 
     @property
     def side(self) -> Side:
@@ -242,16 +245,26 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
 def _unpickled(side: Side, prices: str, amounts: MutableSequence[int]) -> Levels:
     for position, amount in enumerate(amounts):
         require_amount(f"{side.value}s[{position}].accumulated_liquidity", amount, 1)
-    keys = parse_prices(prices.split())
-    if len(keys) != len(amounts):
-        raise InvalidOrderBook(f"{side.value}s must have an amount for each price, got {len(amounts)} for {len(keys)}")
-    return levels_of_columns(side, keys, array("Q", amounts))
+    values, keys = parse_prices(prices.split())
+    if len(values) != len(amounts):
+        count = len(values)
+        raise InvalidOrderBook(f"{side.value}s must have an amount for each price, got {len(amounts)} for {count}")
+    return levels_of_columns(side, values, array("Q", amounts), keys)
 
 
-def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequence[int]) -> Levels:
-    """Return the levels of two columns: prices from `market_index.prices`, and an array of amounts from 1 to 2^64-1."""
+def levels_of_columns(
+    side: Side, prices: list[Decimal], amounts: MutableSequence[int], keys: Sequence[str] | None = None
+) -> Levels:
+    """Return the levels of columns.
+
+    Args:
+        side: The side of the book.
+        prices: Prices from `market_index.prices`.
+        amounts: An array of amounts from 1 to 2^64-1.
+        keys: The `price_key` of each price, if they are known.
+    """
     levels = object.__new__(Levels)
-    levels._fill(side, prices, amounts)  # the rest of the constructor
+    levels._fill(side, prices, amounts, keys)  # the rest of the constructor
     return levels
 
 

@@ -67,8 +67,8 @@ _RATIO_BOUND: Final = 10**MAX_RATIO_DIGITS
 _RATIOS: Final = Context(prec=MAX_RATIO_DIGITS, Emin=0, Emax=MAX_RATIO_DIGITS - 1, traps=[Inexact])
 
 # The canonical text of a price (decision 4), with so few digits that it is in range (decision 3). Most prices match.
-_CANONICAL_TEXT: Final = r"(?:0\.[0-9]{1,28}(?<!0)|[1-9][0-9]{0,13}(?:\.[0-9]{1,14}(?<!0))?)"
-_CANONICAL_COLUMN: Final = re.compile(f"(?:{_CANONICAL_TEXT} )*").fullmatch
+_CANONICAL_TEXT: Final = r"(?:0\.[0-9]{1,28}+(?<!0)|[1-9][0-9]{0,13}+(?:\.[0-9]{1,14}+(?<!0))?+)"
+_CANONICAL_COLUMN: Final = re.compile(f"(?:{_CANONICAL_TEXT} )*+").fullmatch
 _is_canonical: Final = re.compile(_CANONICAL_TEXT).fullmatch
 
 # Decision 5. `\Z`, because `$` matches before a final newline; `[0-9]`, because `\d` matches digits of other scripts.
@@ -122,19 +122,25 @@ def _parsed(text: str) -> Decimal:
     return _price(text)
 
 
-def parse_prices(texts: Sequence[str]) -> list[Decimal]:
+def parse_prices(texts: Sequence[str]) -> tuple[list[Decimal], Sequence[str] | None]:
     """Parse a column of prices, faster than `parse_price` does one by one.
 
-    >>> parse_prices(["0.5", "2e1"])
-    [Decimal('0.5'), Decimal('20')]
+    Also return the texts if each is what `EXACT.to_sci_string` writes for its price; otherwise None.
+
+    >>> parse_prices(["0.5", "20"])
+    ([Decimal('0.5'), Decimal('20')], ['0.5', '20'])
+    >>> parse_prices(["0.50", "2e1"])
+    ([Decimal('0.5'), Decimal('20')], None)
 
     Raises:
         InvalidPrice: As `parse_price`, for the first text that is not a price.
     """
-    column = " ".join(texts)
+    column = f" {' '.join(texts)} "
     # One regular expression over the column. A text may contain a space.
-    are_canonical = column.count(" ") == len(texts) - 1 and _CANONICAL_COLUMN(f"{column} ")
-    return list(map(Decimal if are_canonical else parse_price, texts))
+    if column.count(" ") != len(texts) + 1 or not _CANONICAL_COLUMN(column, 1):
+        return list(map(parse_price, texts)), None
+    # A price below 10^-6 is written with an exponent.
+    return list(map(EXACT.create_decimal, texts)), None if " 0.000000" in column else texts
 
 
 def to_price(value: Decimal | str) -> Decimal:

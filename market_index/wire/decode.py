@@ -1,8 +1,8 @@
 """Strict decoding of order books, pair lists, and the other lines of files from JSON.
 
 Theory of operation
-    `json_value` decodes the text, and a cattrs converter structures the value with the hooks of `hooks`. The errors of
-    cattrs say where a fault is; the first one becomes an error of the library.
+    `json_value` decodes the text, and the strict converter of `hooks` structures the value. The first fault that it
+    finds becomes an error of the library, with its place.
 """
 
 from __future__ import annotations
@@ -11,17 +11,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
-from functools import cache
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from attrs import frozen
-from cattrs import (
-    AttributeValidationNote,
-    BaseValidationError,
-    Converter,
-    ForbiddenExtraKeysError,
-    IterableValidationNote,
-)
+from cattrs import BaseValidationError
 
 from market_index.assets import AssetId
 from market_index.errors import (
@@ -30,16 +23,14 @@ from market_index.errors import (
     InvalidOrderBook,
     InvalidPairList,
     MarketIndexError,
-    safe_repr,
 )
-from market_index.freshness import Freshness, parse_time
-from market_index.levels import LevelChanges
+from market_index.freshness import Freshness
+from market_index.levels import LevelChanges, price_key
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo, require_trackable
-from market_index.prices import parse_price, price_text
-from market_index.wire.hooks import amount, array_of, configure_converter, generated, optional
-from market_index.wire.hooks import text as text_of
-from market_index.wire.json_value import Fault, parse, require_type, shown
+from market_index.prices import price_text
+from market_index.wire.hooks import FreshnessObject, first_fault, strict_converter
+from market_index.wire.json_value import Fault, parse, require_type
 
 T = TypeVar("T")
 
@@ -97,7 +88,7 @@ def order_book_changes_from_json(
         InvalidOrderBook: The text is not JSON of this shape, a price repeats, or the pair has one asset twice. All
             three name the place.
     """
-    message = _read(text, _OrderBookChangesMessage, InvalidOrderBook, ignore_unknown=ignore_unknown)
+    message = _read(text, _OrderBookChangesObject, InvalidOrderBook, ignore_unknown=ignore_unknown)
     pair = Pair(message.base, message.quote)
     require_trackable(pair)
     return pair, _level_changes("bids", message.bids), _level_changes("asks", message.asks), message.spot
@@ -119,12 +110,13 @@ def pair_list_from_json(text: Bytes, *, ignore_unknown: bool = False) -> tuple[P
         InvalidPrice: A price is invalid.
         InvalidPairList: The text is not JSON of this shape, or a pair repeats. All three name the place.
     """
-    pairs = _read(text, _PairListMessage, InvalidPairList, ignore_unknown=ignore_unknown).pairs
-    seen: set[Pair] = set()
+    pairs = _read(text, _PairListObject, InvalidPairList, ignore_unknown=ignore_unknown).pairs
+    seen: set[tuple[AssetId, AssetId]] = set()
     for position, info in enumerate(pairs):
-        if info.pair in seen:
+        assets = info.base, info.quote
+        if assets in seen:
             raise InvalidPairList(f"pairs[{position}]: a pair must occur once, got {info.pair} again")
-        seen.add(info.pair)
+        seen.add(assets)
     return pairs
 
 
@@ -150,7 +142,7 @@ def freshness_from_json(text: Bytes, *, ignore_unknown: bool = False) -> Freshne
     >>> freshness_from_json(b'{"as_of": "slot 145000000"}').as_of
     'slot 145000000'
     """
-    message = _read(text, _CommitMessage, InvalidFreshness, ignore_unknown=ignore_unknown)
+    message = _read(text, _CommitObject, InvalidFreshness, ignore_unknown=ignore_unknown)
     return Freshness(message.as_of, message.published_at)
 
 
@@ -171,7 +163,7 @@ def commit_from_json(text: Bytes) -> CommitLine:
     >>> commit_from_json(b'{"as_of": "slot 145000000", "recorded_at": "2026-11-22T04:17:03Z"}').recorded_at
     datetime.datetime(2026, 11, 22, 4, 17, 3, tzinfo=datetime.timezone.utc)
     """
-    message = _read(text, _CommitMessage, InvalidFreshness)
+    message = _read(text, _CommitObject, InvalidFreshness)
     return CommitLine(Freshness(message.as_of, message.published_at), message.recorded_at)
 
 
@@ -191,7 +183,7 @@ def retraction_from_json(text: Bytes) -> Pair:
     >>> str(retraction_from_json(b'{"retract": true, "base": "ADA", "quote": "%s:"}' % (b"00" * 28)))
     'ADA/00000000000000000000000000000000000000000000000000000000:'
     """
-    message = _read(text, _RetractionMessage, InvalidOrderBook)
+    message = _read(text, _RetractionObject, InvalidOrderBook)
     return Pair(message.base, message.quote)
 
 
@@ -223,9 +215,9 @@ def object_from_json(text: Bytes) -> dict[str, object]:
 def _read(text: Bytes, of_type: type[T], kind: type[MarketIndexError], *, ignore_unknown: bool = False) -> T:
     """Return the value in a text. Raises an error of class `kind`, or of an invalid identifier or price."""
     try:
-        return _converter(ignore_unknown=ignore_unknown).structure(parse(text), of_type)
+        return strict_converter(ignore_unknown=ignore_unknown).structure(parse(text), of_type)
     except (BaseValidationError, Fault) as error:
-        raise _first(error, kind) from None
+        raise first_fault(error, kind) from None
 
 
 def _keys_with(key: str, text: bytes) -> frozenset[str]:
@@ -238,22 +230,21 @@ def _keys_with(key: str, text: bytes) -> frozenset[str]:
     return frozenset(value) if isinstance(value, dict) and key in value else frozenset()
 
 
-def _level_changes(side: str, levels: Iterable[_LevelMessage]) -> LevelChanges:
-    # By text, because an attacker could choose numbers whose hashes collide.
+def _level_changes(side: str, levels: Iterable[_LevelChangeObject]) -> LevelChanges:
     changes: dict[str, tuple[Decimal, int]] = {}
     for position, level in enumerate(levels):
-        price = price_text(level.price)
-        if price in changes:
-            raise InvalidOrderBook(f"{side}[{position}].price: a price must occur once, got {price} again")
-        changes[price] = level.price, level.accumulated_liquidity
+        price = level.price
+        change = price, level.accumulated_liquidity
+        if changes.setdefault(price_key(price), change) is not change:
+            raise InvalidOrderBook(f"{side}[{position}].price: a price must occur once, got {price_text(price)} again")
     return tuple(changes.values())
 
 
-# The messages
+# The objects
 
 
 @frozen
-class _LevelMessage:
+class _LevelChangeObject:
     """A level of the event `change`."""
 
     price: Decimal
@@ -261,84 +252,34 @@ class _LevelMessage:
 
 
 @frozen
-class _OrderBookChangesMessage:
+class _OrderBookChangesObject:
     """The data of the event `change`."""
 
     base: AssetId
     quote: AssetId
     spot: Decimal | None
-    bids: tuple[_LevelMessage, ...]
-    asks: tuple[_LevelMessage, ...]
+    bids: tuple[_LevelChangeObject, ...]
+    asks: tuple[_LevelChangeObject, ...]
 
 
 @frozen
-class _PairListMessage:
+class _PairListObject:
     """The response body of the pair-list endpoint."""
 
     pairs: tuple[PairInfo, ...]
 
 
-@frozen
-class _CommitMessage:
+@frozen(kw_only=True)
+class _CommitObject(FreshnessObject):
     """A commit line; without `recorded_at`, a freshness."""
 
-    as_of: str | None
-    published_at: datetime | None = None
     recorded_at: datetime | None = None
 
 
 @frozen
-class _RetractionMessage:
+class _RetractionObject:
     """A retract line."""
 
     retract: bool
     base: AssetId
     quote: AssetId
-
-
-@cache
-def _converter(*, ignore_unknown: bool = False) -> Converter:
-    """Return the converter of values and messages."""
-    converter = Converter(forbid_extra_keys=not ignore_unknown)
-    configure_converter(converter)
-    asset, time, none = text_of(AssetId.parse), optional(parse_time), optional(str)
-    level = generated(converter, _LevelMessage, price=text_of(parse_price), accumulated_liquidity=amount(0))
-    levels = array_of(level)
-    info = array_of(converter.get_structure_hook(PairInfo))
-    for message, parts in {
-        _OrderBookChangesMessage: {
-            "base": asset,
-            "quote": asset,
-            "spot": optional(parse_price),
-            "bids": levels,
-            "asks": levels,
-        },
-        _PairListMessage: {"pairs": info},
-        _CommitMessage: {"as_of": none, "published_at": time, "recorded_at": time},
-        _RetractionMessage: {"retract": _true, "base": asset, "quote": asset},
-    }.items():
-        converter.register_structure_hook(message, generated(converter, message, **parts))
-    return converter
-
-
-def _true(value: Any, _: object) -> bool:
-    if value is not True:
-        raise Fault(f"must be true, got {shown(value)}")
-    return True
-
-
-def _first(error: BaseException, kind: type[MarketIndexError]) -> MarketIndexError:
-    """Return the first fault among errors of cattrs, with its place, as an error of class `kind` if it has none."""
-    place = ""
-    while isinstance(error, BaseValidationError):
-        error = error.exceptions[0]
-        for note in getattr(error, "__notes__", ()):
-            if isinstance(note, AttributeValidationNote):
-                place += f".{note.name}"
-            elif isinstance(note, IterableValidationNote):
-                place += f"[{note.index}]"
-    if isinstance(error, ForbiddenExtraKeysError):
-        error = kind(f"unknown key {safe_repr(min(error.extra_fields))}")
-    elif not isinstance(error, MarketIndexError):
-        error = kind("missing" if isinstance(error, KeyError) else str(error))
-    return error.at(place.removeprefix(".")) if place else error

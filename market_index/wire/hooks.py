@@ -1,44 +1,62 @@
 """The hooks by which cattrs structures and unstructures the values of the library as the JSON of the contract.
 
 Theory of operation
-    The prices and the amounts of a book are validated as whole columns, at C speed. If a check fails, the functions
-    that cattrs generates walk the value to find the fault, and their errors say where it is.
+    One strict converter structures all that the library decodes. The attributes of a class are the keys of its JSON.
+    A converter of a user gets only its hooks for the values, so that nothing else of that converter changes.
+
+    The prices and the amounts of a book are validated as whole columns, at C speed. If a check fails, the strict
+    converter walks the value to find the fault. Where a fault is, the errors of cattrs say; `first_fault` makes an
+    error of the library from them.
 """
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args, get_origin
 
-from attrs import frozen
-from cattrs import Converter, IterableValidationError, IterableValidationNote
-from cattrs.gen import make_dict_structure_fn, override
+from attrs import fields, frozen, has, resolve_types
+from cattrs import (
+    AttributeValidationNote,
+    BaseValidationError,
+    Converter,
+    ForbiddenExtraKeysError,
+    IterableValidationError,
+    IterableValidationNote,
+)
+from cattrs.gen import make_dict_structure_fn_from_attrs, override
 
 from market_index.assets import AssetId
 from market_index.errors import MarketIndexError, safe_repr
-from market_index.freshness import Freshness, format_time, parse_time
+from market_index.freshness import Freshness, parse_time
 from market_index.index import MarketIndex
 from market_index.levels import MAX_LIQUIDITY, Levels, PriceLevel, levels_of_columns
 from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import Side, parse_price, parse_prices, price_text, to_price_or_ratio, to_ratio
+from market_index.wire.encode import freshness_to_json, order_book_to_json, pair_list_to_json, pair_to_json
 from market_index.wire.json_value import Fault, require_type, shown
 
 Hook: TypeAlias = Callable[[Any, Any], Any]
 
 
 def configure_converter(converter: Converter) -> None:
-    """Configure a converter of cattrs for the values of this library, as fields of your own classes.
+    """Make the values of the library fields of your own classes, for a converter of cattrs.
 
-    They are the JSON of the contract. Unknown keys are an error with `forbid_extra_keys`, and otherwise ignored. It
-    works with the converters of `cattrs.preconf` for JSON, before or after their own configuration.
+    `AssetId`, `Pair`, `PairInfo`, `PriceLevel`, `OrderBook`, `MarketIndex`, `Order` and `Freshness` become the JSON of
+    the contract, and are read as strictly as by `order_book_from_json`. An order and an index, which the contract does
+    not have, become objects with the names of their fields. Unknown keys are an error if the converter has
+    `forbid_extra_keys`. No other type changes.
+
+    Call it before or after the configuration of `cattrs.preconf`, and again on a copy of the converter that has other
+    settings.
 
     >>> from attrs import frozen
     >>> from cattrs.preconf.json import make_converter
@@ -55,111 +73,60 @@ def configure_converter(converter: Converter) -> None:
     >>> converter.loads(converter.dumps(watched), Watched) == watched
     True
     """
-    asset = text(AssetId.parse)
-    spot = optional(parse_price)
-    level = generated(converter, PriceLevel, price=text(parse_price), accumulated_liquidity=amount(1))
-    body = {"base": asset, "quote": asset, "spot": spot, "bids": array_of(level), "asks": array_of(level)}
-    book = partial(_order_book, generated(converter, _OrderBookMessage, **body), converter.forbid_extra_keys)
-    times = {"as_of": optional(str), "published_at": optional(parse_time)}
-    order = {"base": asset, "quote": asset, "side": text(_side), "price": text(_price_or_ratio), "amount": amount(0)}
-    for of_type, structure, unstructure in (
-        (AssetId, asset, str),
-        (Pair, generated(converter, Pair, base=asset, quote=asset), _pair),
-        (PairInfo, generated(converter, _PairMessage, base=asset, quote=asset, last_spot=spot), _pair_info),
-        (PriceLevel, level, _level),
-        (OrderBook, book, _book),
-        (Order, generated(converter, _OrderMessage, **order), _order),
-        (Freshness, generated(converter, Freshness, **times), _freshness),
-        (MarketIndex, generated(converter, _IndexMessage, order_books=array_of(book), **times), _index),
-    ):
+    strict = strict_converter(ignore_unknown=not converter.forbid_extra_keys)
+    for of_type, unstructure in _UNSTRUCTURE.items():
+        structure = strict.get_structure_hook(of_type)
+        if not converter.detailed_validation:
+            structure = partial(_structured_briefly, structure)
         converter.register_structure_hook(of_type, structure)
         converter.register_unstructure_hook(of_type, unstructure)
 
 
-# What the hooks are made of
+@cache
+def strict_converter(*, ignore_unknown: bool = False) -> Converter:
+    """Return the converter of all that the library decodes. Do not register hooks with it."""
+    converter = Converter(forbid_extra_keys=not ignore_unknown)
+    for of_type, parse in _TEXTS.items():
+        converter.register_structure_hook(of_type, partial(_structured_text, parse))
+    converter.register_structure_hook(int, partial(_structured_amount, 0))
+    converter.register_structure_hook(bool, _structured_true)
+    converter.register_structure_hook_factory(has, _object_hook)
+    converter.register_structure_hook_factory(_is_array, _array_hook)
+    least = override(struct_hook=partial(_structured_amount, 1))
+    converter.register_structure_hook(PriceLevel, _object_hook(PriceLevel, converter, accumulated_liquidity=least))
+    find_fault = converter.get_structure_hook(_OrderBookObject)
+    converter.register_structure_hook(OrderBook, partial(_structured_order_book, find_fault, ignore_unknown))
+    return converter
 
 
-def generated(converter: Converter, shape: Any, **hooks: Hook) -> Hook:
-    """Return the hook of an object whose keys are the attributes of a class. A message becomes what it stands for."""
-    parts: Any = {name: override(struct_hook=hook) for name, hook in hooks.items()}
-    structure = make_dict_structure_fn(shape, converter, **parts)
+def first_fault(error: Exception, kind: type[MarketIndexError]) -> Exception:
+    """Return the first fault among errors of cattrs, with its place, as an error of the library.
 
-    def hook(value: Any, _: object) -> Any:
-        require_type(value, dict)
-        found = structure(value, shape)
-        return found.value() if isinstance(found, Message) else found
-
-    return hook
-
-
-def array_of(structure: Hook) -> Hook:
-    """Return the hook of an array. It stops at the first fault."""
-
-    def hook(value: Any, _: object) -> tuple[Any, ...]:
-        require_type(value, list)
-        items: list[Any] = []
-        try:
-            for item in value:
-                items.append(structure(item, None))  # noqa: PERF401  # its length is the place of a fault
-        except Exception as error:  # noqa: BLE001  # it is raised again
-            error.add_note(IterableValidationNote(f"Structuring an array @ index {len(items)}", len(items), Any))
-            raise IterableValidationError("While structuring an array", [error], tuple) from None
-        return tuple(items)
-
-    return hook
+    It has the class `kind` if a key is missing or unknown, or a value has a wrong JSON type.
+    """
+    place = ""
+    while isinstance(error, BaseValidationError):
+        error = error.exceptions[0]
+        for note in getattr(error, "__notes__", ()):
+            if isinstance(note, AttributeValidationNote):
+                place += f".{note.name}"
+            elif isinstance(note, IterableValidationNote):
+                place += f"[{note.index}]"
+    if isinstance(error, ForbiddenExtraKeysError):
+        error = kind(f"unknown key {safe_repr(min(error.extra_fields, key=str))}")
+    elif isinstance(error, KeyError):
+        error = kind("missing")
+    elif isinstance(error, Fault):
+        error = kind(str(error))
+    return error.at(place.removeprefix(".")) if place and isinstance(error, MarketIndexError) else error
 
 
-def text(parse: Callable[[str], object]) -> Hook:
-    """Return the hook of a value that is a string on the wire."""
-
-    def hook(value: Any, _: object) -> object:
-        require_type(value, str)
-        return parse(value)
-
-    return hook
-
-
-def optional(parse: Callable[[str], object]) -> Hook:
-    """Return the hook of a value that is a string on the wire, or null."""
-    of_text = text(parse)
-    return lambda value, _: None if value is None else of_text(value, None)
-
-
-def amount(least: int) -> Hook:
-    """Return the hook of a number from `least` to 2^64-1."""
-
-    def hook(value: Any, _: object) -> int:
-        if type(value) is not int or not least <= value <= MAX_LIQUIDITY:
-            raise Fault(f"must be a whole number from {least} to 2^64-1, got {shown(value)}")
-        return value
-
-    return hook
-
-
-def _side(name: str) -> Side:
-    try:
-        return Side(name)
-    except ValueError:
-        raise Fault(f"must be bid or ask, got {safe_repr(name)}") from None
-
-
-def _price_or_ratio(number: str) -> Decimal | Fraction:
-    return to_price_or_ratio(to_ratio(number))
-
-
-class Message:
-    """Base class of the objects whose keys are not the attributes of a value."""
-
-    __slots__ = ()
-
-    def value(self) -> Any:
-        """Return what it stands for."""
-        raise NotImplementedError
+# The objects whose keys are not the attributes of the value
 
 
 @frozen
-class _OrderBookMessage:
-    """`GetOrderBookResponse` of the contract. It is structured to find a fault."""
+class _OrderBookObject:
+    """`GetOrderBookResponse` of the contract. It is structured only to find a fault."""
 
     base: AssetId
     quote: AssetId
@@ -169,78 +136,115 @@ class _OrderBookMessage:
 
 
 @frozen
-class _PairMessage(Message):
+class _PairInfoObject:
     """An entry of the pair list."""
 
     base: AssetId
     quote: AssetId
     last_spot: Decimal | None
 
-    def value(self) -> PairInfo:
-        return PairInfo(self.base, self.quote, self.last_spot)
 
+@frozen(kw_only=True)
+class FreshnessObject:
+    """A freshness, and the start of a commit line."""
 
-@frozen
-class _OrderMessage(Message):
-    base: AssetId
-    quote: AssetId
-    side: Side
-    price: Decimal | Fraction
-    amount: int
-
-    def value(self) -> Order:
-        return Order(Pair(self.base, self.quote), self.side, self.price, self.amount)
-
-
-@frozen
-class _IndexMessage(Message):
-    order_books: tuple[OrderBook, ...]
-    as_of: str | None = None
+    as_of: str | None
     published_at: datetime | None = None
 
-    def value(self) -> MarketIndex:
-        return MarketIndex(self.order_books, self.as_of, self.published_at)
+
+@frozen(kw_only=True)
+class _IndexObject(FreshnessObject):
+    books: tuple[OrderBook, ...]
 
 
-# From a value to JSON
+_OBJECTS: Final[dict[type, type]] = {
+    PairInfo: _PairInfoObject,
+    Freshness: FreshnessObject,
+    MarketIndex: _IndexObject,
+}
 
 
-def _spot(price: Decimal | None) -> str | None:
-    return None if price is None else price_text(price)
+# From JSON
 
 
-def _pair(pair: Pair | PairInfo) -> dict[str, Any]:
-    return {"base": str(pair.base), "quote": str(pair.quote)}
+def _object_hook(of_type: Any, converter: Converter, **overrides: Any) -> Hook:
+    attributes = list(fields(resolve_types(_OBJECTS.get(of_type, of_type))))
+    structure = make_dict_structure_fn_from_attrs(attributes, of_type, converter, **overrides)
+    return partial(_structured_object, structure)
 
 
-def _pair_info(info: PairInfo) -> dict[str, Any]:
-    return _pair(info) | {"last_spot": _spot(info.last_spot)}
+def _structured_object(structure: Callable[[Any], Any], value: Any, _: object) -> Any:
+    require_type(value, dict)
+    return structure(value)
 
 
-def _level(level: PriceLevel) -> dict[str, Any]:
-    return {"price": price_text(level.price), "accumulated_liquidity": level.accumulated_liquidity}
+def _is_array(of_type: Any) -> bool:
+    return get_origin(of_type) is tuple
 
 
-def _levels(levels: Levels) -> list[dict[str, Any]]:
-    columns = zip(map(price_text, levels.prices), levels.amounts, strict=True)
-    return [{"price": price, "accumulated_liquidity": amount} for price, amount in columns]
+def _array_hook(of_type: Any, converter: Converter) -> Hook:
+    item_type = get_args(of_type)[0]
+    return partial(_structured_array, converter.get_structure_hook(item_type), item_type)
 
 
-def _book(book: OrderBook) -> dict[str, Any]:
-    return _pair(book.pair) | {"spot": _spot(book.spot), "bids": _levels(book.bids), "asks": _levels(book.asks)}
+def _structured_array(structure: Hook, item_type: object, value: Any, _: object) -> tuple[Any, ...]:
+    """Structure the items of an array. It stops at the first fault, because a hostile array may have very many."""
+    require_type(value, list)
+    items: list[Any] = []
+    try:
+        for item in value:
+            items.append(structure(item, item_type))  # noqa: PERF401  # its length is the place of a fault
+    except Exception as error:  # noqa: BLE001  # it is raised again, in a group
+        error.add_note(IterableValidationNote(f"Structuring an array @ index {len(items)}", len(items), item_type))
+        raise IterableValidationError("While structuring an array", [error], tuple) from None
+    return tuple(items)
 
 
-def _order(order: Order) -> dict[str, Any]:
-    price = price_text(order.price) if isinstance(order.price, Decimal) else str(order.price)
-    return _pair(order.pair) | {"side": order.side.value, "price": price, "amount": order.amount}
+def _structured_text(parse: Callable[[str], object], value: Any, _: object) -> object:
+    require_type(value, str)
+    return parse(value)
 
 
-def _freshness(of: Freshness | MarketIndex) -> dict[str, Any]:
-    return {"as_of": of.as_of, "published_at": None if of.published_at is None else format_time(of.published_at)}
+def _structured_amount(least: int, value: Any, _: object) -> int:
+    if type(value) is not int or not least <= value <= MAX_LIQUIDITY:
+        raise Fault(f"must be a whole number from {least} to 2^64-1, got {shown(value)}")
+    return value
 
 
-def _index(index: MarketIndex) -> dict[str, Any]:
-    return {"order_books": [_book(book) for book in index.values()]} | _freshness(index)
+def _structured_true(value: Any, _: object) -> bool:
+    if value is not True:
+        raise Fault(f"must be true, got {shown(value)}")
+    return True
+
+
+def _structured_briefly(structure: Hook, value: Any, of_type: object) -> Any:
+    """Raise the first fault alone, as a converter without detailed validation does."""
+    try:
+        return structure(value, of_type)
+    except BaseValidationError as error:
+        raise first_fault(error, Fault) from None
+
+
+def _side(text: str) -> Side:
+    try:
+        return Side(text)
+    except ValueError:
+        raise Fault(f"must be bid or ask, got {safe_repr(text)}") from None
+
+
+def _price_or_ratio(text: str) -> Decimal | Fraction:
+    return to_price_or_ratio(to_ratio(text))
+
+
+_TEXTS: Final[dict[Any, Callable[[str], object]]] = {
+    AssetId: AssetId.parse,
+    Decimal: parse_price,
+    Decimal | Fraction: _price_or_ratio,
+    Side: _side,
+    datetime: parse_time,
+    str: str,
+}
+"""What is a string in JSON, and how it is parsed."""
 
 
 # From JSON to an order book
@@ -251,20 +255,20 @@ _PRICE: Final = itemgetter("price")
 _AMOUNT: Final = itemgetter("accumulated_liquidity")
 
 
-def _order_book(fault_in: Hook, strict: bool, value: Any, _: object) -> OrderBook:  # noqa: FBT001  # bound by `partial`
+def _structured_order_book(find_fault: Hook, ignore_unknown: bool, value: Any, _: object) -> OrderBook:  # noqa: FBT001  # bound by `partial`
     try:
         pair = Pair(AssetId.parse(value["base"]), AssetId.parse(value["quote"]))
-        if strict:
-            _require_known_keys(value)
-        return OrderBook(pair, *_sides(value.get("bids", []), value.get("asks", [])), value.get("spot"))
+        bids, asks, spot = value.get("bids", []), value.get("asks", []), value.get("spot")
+        if not ignore_unknown:
+            _require_known_keys(value, bids + asks)
+        return OrderBook(pair, *_sides(bids, asks), spot if spot is None else parse_price(spot))
     except (MarketIndexError, AttributeError, KeyError, OverflowError, TypeError):
-        fault_in(value, None)
+        find_fault(value, _OrderBookObject)
         # Each part is valid by itself: the error is about the order of levels, or about two equal assets.
         raise
 
 
-def _require_known_keys(value: dict[str, Any]) -> None:
-    levels = value.get("bids", []) + value.get("asks", [])
+def _require_known_keys(value: dict[str, Any], levels: list[dict[str, Any]]) -> None:
     # A level has at least its two keys: `_sides` requires them.
     if not value.keys() <= _KEYS or not set(map(len, levels)) <= {2}:
         raise KeyError
@@ -275,13 +279,44 @@ def _sides(bids: Any, asks: Any) -> tuple[Levels, Levels]:
     if type(bids) is not list or type(asks) is not list:
         raise TypeError
     levels = bids + asks
-    prices, amounts = parse_prices(list(map(_PRICE, levels))), list(map(_AMOUNT, levels))
+    prices, keys = parse_prices(list(map(_PRICE, levels)))
+    amounts = list(map(_AMOUNT, levels))
     # The array rejects amounts that are not from 0 to 2^64-1.
     column = array("Q", amounts)
     if levels and not (set(map(type, amounts)) == {int} and all(amounts)):
         raise TypeError
     best_ask = len(bids)
     return (
-        levels_of_columns(Side.BID, prices[:best_ask], column[:best_ask]),
-        levels_of_columns(Side.ASK, prices[best_ask:], column[best_ask:]),
+        levels_of_columns(Side.BID, prices[:best_ask], column[:best_ask], keys and keys[:best_ask]),
+        levels_of_columns(Side.ASK, prices[best_ask:], column[best_ask:], keys and keys[best_ask:]),
     )
+
+
+# To JSON
+
+
+def _order_to_json(order: Order) -> dict[str, Any]:
+    price = price_text(order.price) if isinstance(order.price, Decimal) else str(order.price)
+    pair = json.loads(pair_to_json(order.pair))
+    return {"pair": pair, "side": order.side.value, "price": price, "amount": order.amount}
+
+
+def _index_to_json(index: MarketIndex) -> dict[str, Any]:
+    books = [json.loads(order_book_to_json(book)) for book in index.values()]
+    return {"books": books, **json.loads(freshness_to_json(index.freshness))}
+
+
+_UNSTRUCTURE: Final[dict[type, Callable[[Any], Any]]] = {
+    AssetId: str,
+    Pair: lambda pair: json.loads(pair_to_json(pair)),
+    PairInfo: lambda info: json.loads(pair_list_to_json([info]))["pairs"][0],
+    PriceLevel: lambda level: {
+        "price": price_text(level.price),
+        "accumulated_liquidity": level.accumulated_liquidity,
+    },
+    OrderBook: lambda book: json.loads(order_book_to_json(book)),
+    Order: _order_to_json,
+    Freshness: lambda freshness: json.loads(freshness_to_json(freshness)),
+    MarketIndex: _index_to_json,
+}
+"""The JSON of a value as a converter returns it. The texts have one home, `encode`."""

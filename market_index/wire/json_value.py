@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from market_index.errors import safe_repr
+from market_index.errors import MarketIndexError, safe_repr
 
 _MAX_INTEGER_DIGITS: Final = 40
 """More digits than any valid integer has. Python converts integers of up to 4,300 digits."""
 
 
-class Fault(ValueError):
-    """A JSON value of a wrong type or shape. Where it is in the whole, the errors of cattrs around it say."""
+class Fault(MarketIndexError, ValueError):
+    """A text is not JSON, or a JSON value has a wrong type. The errors of cattrs around it say where the value is."""
 
 
 @frozen(repr=False)

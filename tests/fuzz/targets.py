@@ -65,7 +65,13 @@ def prices(data: bytes) -> None:
     texts = text_of(data).split("\n")
     for text in texts:
         compared(parse_price, grammar.price, fixed_point, text, InvalidPrice)
-    compared(parse_prices, lambda texts: list(map(grammar.price, texts)), column_fields, texts, InvalidPrice)
+    compared(
+        lambda texts: parse_prices(texts)[0],
+        lambda texts: list(map(grammar.price, texts)),
+        column_fields,
+        texts,
+        InvalidPrice,
+    )
 
 
 def long_texts(data: bytes) -> None:

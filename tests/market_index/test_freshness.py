@@ -83,6 +83,7 @@ class TestTimesAsText:
         kept = Freshness(published_at=time).published_at
         assert kept is not None
         text = format_time(kept)
+        assert format_time(time) == text
         assert (len(text), text[-5], text[-1]) == (24, ".", "Z")
         assert parse_time(text) == kept
         if kept.year > 1:
@@ -105,7 +106,8 @@ class TestTimesAsText:
         "text",
         [
             "", "now", "2026-11-22", "2026-11-22T04:17Z", "2026-11-22T04:17:03", "2026-11-22T04:17:03.Z",
-            "20261122T041703Z", "2026-11-22T04:17:03+0100", " 2026-11-22T04:17:03Z", "2026-11-22T04:17:03Z\n",
+            "20261122T041703Z", "2026-11-22T04:17:03+0100", "2026-11-22T04:17:03+01:60", "2026-11-22T04:17:03-24:00",
+            " 2026-11-22T04:17:03Z", "2026-11-22T04:17:03Z\n",
             "٢٠٢٦-11-22T04:17:03Z", None,
         ],
     )  # fmt: skip
@@ -123,6 +125,19 @@ class TestTimesAsText:
         with pytest.raises(InvalidFreshness, match=r"^a time must exist in the calendar \(.+\), got ") as raised:
             parse_time(text)
         assert str(raised.value).endswith(f", got {safe_repr(text)}")
+
+    @pytest.mark.parametrize(
+        ("time", "rule"),
+        [
+            (datetime(2026, 11, 22), "a datetime with a time zone"),  # noqa: DTZ001  # the subject
+            ("2026-11-22T00:00:00Z", "a datetime with a time zone"),
+            (datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), "in the years 1 to 9999"),
+        ],
+    )
+    def test_only_a_time_that_has_a_text_is_formatted(self, time: datetime, rule: str):
+        with pytest.raises(InvalidFreshness) as raised:
+            format_time(time)
+        assert str(raised.value) == f"a time must be {rule}, got {safe_repr(time)}"
 
     @pytest.mark.parametrize("text", ["2016-12-31T23:59:60Z", "2016-12-31T23:59:60.5Z", "2017-01-01T00:59:60+01:00"])
     def test_a_leap_second_is_rejected(self, text: str):

@@ -45,8 +45,8 @@ def read_in_each_way(text: str) -> Decimal:
     for read in (
         parse_price,
         to_price,
-        lambda text: parse_prices(["1", text])[1],
-        lambda text: parse_prices([text])[0],
+        lambda text: parse_prices(["1", text])[0][1],
+        lambda text: parse_prices([text])[0][0],
     ):
         try:
             found.append(read(text))
@@ -90,10 +90,13 @@ def test_a_text_is_the_price_of_the_grammar_with_one_canonical_text(text: str):
 @given(st.lists(texts, max_size=6))
 @example(["1 2", "0.5"])
 @example(["0.5 0.25"])
+@example(["0.0000001"])
 def test_a_column_of_prices_is_parsed_like_each_price_alone(column: list[str]):
     first_invalid = next((text for text in column if price_by_grammar(text) is None), None)
     if first_invalid is None:
-        assert list(map(str, parse_prices(column))) == [str(parse_price(text)) for text in column]
+        found, keys = parse_prices(column)
+        assert list(map(str, found)) == [str(parse_price(text)) for text in column]
+        assert keys is None or list(keys) == list(map(EXACT.to_sci_string, found))
     else:
         with pytest.raises(InvalidPrice, match=rf", got {re.escape(safe_repr(first_invalid))}$"):
             parse_prices(column)

@@ -69,6 +69,19 @@ def test_a_text_is_the_book_of_the_independent_grammar(
     )
 
 
+@pytest.mark.parametrize("places", [4, 9])
+@pytest.mark.parametrize("spelling", ["{}", "{}0", "0{}", "{}e0"])
+def test_the_spelling_of_prices_does_not_change_the_chunks(places: int, spelling: str):
+    # With nine places most prices are below 10^-6, whose keys have an exponent. The ETag depends on the chunks.
+    texts = [f"{number / 10**places:.{places}f}".rstrip("0") for number in range(1, 1_000) if number % 10]
+    levels = [{"price": spelling.format(text), "accumulated_liquidity": 1} for text in texts]
+    book = wire.order_book_from_json(encoded(BOOK | {"bids": levels[::-1], "asks": levels}))
+    wanted = OrderBook.from_levels(PAIR, [(text, 1) for text in texts], [(text, 1) for text in texts])
+    for found, side in ((book.bids, wanted.bids), (book.asks, wanted.asks)):
+        assert [chunk.keys for chunk in found.chunks] == [chunk.keys for chunk in side.chunks]
+        assert len(found.chunks) > 5
+
+
 def test_the_last_of_repeated_keys_wins():
     text = encoded(BOOK).replace(b'"spot"', b'"spot": [NaN], "spot"').replace(b'"price"', b'"price": "0", "price"')
     assert wire.order_book_from_json(text) == wire.order_book_from_json(encoded(BOOK))
@@ -311,6 +324,13 @@ def test_the_changes_of_a_book_round_trip(
     text = wire.order_book_changes_to_json(later, book)
     found = wire.order_book_changes_from_json(text, ignore_unknown=ignore_unknown)
     assert found == (book.pair, *later.changes_since(book), spot)
+
+
+@pytest.mark.parametrize("count", [10_000, pytest.param(200_000, marks=pytest.mark.thorough)])
+def test_changes_at_prices_with_equal_hashes_are_read_in_linear_time(count: int):
+    # Numbers that are equal modulo 2^61-1 have equal hashes. Filling a dict with 200,000 of them takes 20 minutes.
+    levels = [{"price": str(7 + number * (2**61 - 1)), "accumulated_liquidity": 1} for number in range(count)]
+    assert len(wire.order_book_changes_from_json(encoded(CHANGES | {"bids": levels}))[1]) == count
 
 
 # The other lines of files

@@ -1,99 +1,320 @@
-"""Values of the library as fields of the classes of a user, structured by the converters of cattrs."""
+"""Values of the library in the classes of a user, structured by the converters of cattrs."""
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Callable
-from contextlib import suppress
-from importlib import import_module
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
+import cattrs.preconf.json
+import cattrs.preconf.msgspec
+import cattrs.preconf.orjson
 import pytest
 from attrs import frozen
-from cattrs import ClassValidationError, Converter, transform_error
-from cattrs.preconf import json as json_converter
+from cattrs import BaseValidationError, ClassValidationError, Converter, transform_error
+from cattrs.strategies import configure_tagged_union
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from market_index import AssetId, Freshness, MarketIndex, Order, OrderBook, Pair, PairInfo, PriceLevel, wire
+from market_index import (
+    AssetId,
+    Freshness,
+    InvalidOrderBook,
+    InvalidPrice,
+    MarketIndex,
+    MarketIndexError,
+    Order,
+    OrderBook,
+    Pair,
+    PairInfo,
+    PriceLevel,
+    wire,
+)
+from market_index.strategies import order_books
+from tests.market_index.wire.texts import BOOK, LIST, TOKEN
+
+
+@frozen
+class Seen:
+    pair: Pair
+
+
+@frozen
+class Placed:
+    order: Order
 
 
 @frozen
 class Snapshot:
-    """A class of a user."""
+    """A class of a user, with all values of the library."""
 
     asset: AssetId
-    pair: Pair
     info: PairInfo | None
-    level: PriceLevel
+    last: Seen | Placed
+    levels: tuple[PriceLevel, ...]
     books: list[OrderBook]
-    order: Order
-    freshness: Freshness
     index: MarketIndex
+    by_name: dict[str, OrderBook]
     names: dict[AssetId, str]
+    freshness: Freshness | None = None
+    is_paid: bool = False
 
 
-def configured(make: Callable[..., Any], **rules: bool) -> Any:
+PRECONFIGURED: list[tuple[type[Converter], Callable[..., None] | None]] = [
+    (Converter, None),
+    (cattrs.preconf.json.JsonConverter, cattrs.preconf.json.configure_converter),
+    (cattrs.preconf.orjson.OrjsonConverter, cattrs.preconf.orjson.configure_converter),
+    (cattrs.preconf.msgspec.MsgspecJsonConverter, cattrs.preconf.msgspec.configure_converter),
+]
+
+
+def configured(make: type[Converter], configure: Callable[..., None] | None, *, first: bool, **rules: Any) -> Any:
+    """Return a converter of a user, with our hooks before its own configuration, or after it."""
     converter = make(**rules)
-    wire.configure_converter(converter)
+    steps = [configure or (lambda _: None), wire.configure_converter]
+    for step in steps[::-1] if first else steps:
+        step(converter)
     return converter
 
 
-MAKERS = [Converter, json_converter.make_converter]
-for name in ("orjson", "msgspec"):
-    with suppress(ModuleNotFoundError):
-        MAKERS.append(import_module(f"cattrs.preconf.{name}").make_converter)
-CONVERTERS = [configured(make, forbid_extra_keys=strict) for make in MAKERS for strict in (False, True)]
+CONVERTERS = [configured(*made, first=first) for made in PRECONFIGURED for first in (False, True)]
+RULES: list[dict[str, Any]] = [
+    {"forbid_extra_keys": True},
+    {"detailed_validation": False},
+    {"prefer_attrib_converters": True},
+    {"omit_if_default": True},
+    {"use_alias": True},
+]
+CONVERTERS += [configured(*made, first=False, **rules) for made in PRECONFIGURED for rules in RULES]
+CONVERTERS += [converter.copy() for converter in CONVERTERS[::3]]
+PLAIN = configured(Converter, None, first=False)
+STRICT = configured(Converter, None, first=False, forbid_extra_keys=True)
+BRIEF = configured(Converter, None, first=False, forbid_extra_keys=True, detailed_validation=False)
 
 
-@settings(max_examples=20)
+def round_trip(converter: Any, value: Any, of_type: Any) -> Any:
+    if hasattr(converter, "dumps"):
+        return converter.loads(converter.dumps(value, unstructure_as=of_type), of_type)
+    return converter.structure(json.loads(json.dumps(converter.unstructure(value, unstructure_as=of_type))), of_type)
+
+
+@settings(max_examples=8)
 @given(...)
-def test_a_class_of_a_user_round_trips(snapshot: Snapshot):
+def test_a_class_of_a_user_round_trips_through_every_converter(snapshot: Snapshot):
     for converter in CONVERTERS:
-        dumps, loads = getattr(converter, "dumps", json.dumps), getattr(converter, "loads", None)
-        text = dumps(converter.unstructure(snapshot)) if loads is None else dumps(snapshot)
-        again = converter.structure(json.loads(text), Snapshot) if loads is None else loads(text, Snapshot)
+        again = round_trip(converter, snapshot, Snapshot)
         assert again == snapshot
+        # It is excluded from the equality of indexes.
         assert again.index.freshness == snapshot.index.freshness
 
 
-@given(book=..., info=..., freshness=...)
-def test_it_is_the_json_of_the_contract(book: OrderBook, info: PairInfo, freshness: Freshness):
+@given(book=..., info=..., freshness=..., level=...)
+def test_a_value_is_the_json_of_the_contract(book: OrderBook, info: PairInfo, freshness: Freshness, level: PriceLevel):
     for converter in CONVERTERS:
         assert converter.unstructure(book) == json.loads(wire.order_book_to_json(book))
+        assert converter.unstructure(book.pair) == {"base": str(book.pair.base), "quote": str(book.pair.quote)}
         assert {"pairs": [converter.unstructure(info)]} == json.loads(wire.pair_list_to_json([info]))
         assert converter.unstructure(freshness) == json.loads(wire.freshness_to_json(freshness))
+        one = OrderBook(book.pair, bids=[level])
+        assert converter.unstructure(one)["bids"] == [converter.unstructure(level)]
+
+
+def test_an_order_and_an_index_have_the_names_of_their_fields():
+    pair = {"base": TOKEN, "quote": "ADA"}
+    for price in ("0.25", "1/3"):
+        order = {"pair": pair, "side": "ask", "price": price, "amount": 0}
+        value = PLAIN.structure(order, Order)
+        assert value.price == Fraction(price)
+        assert PLAIN.unstructure(value) == order
+    index: dict[str, Any] = {
+        "books": [pair | {"spot": None, "bids": [], "asks": []}],
+        "as_of": "slot 1",
+        "published_at": None,
+    }
+    assert PLAIN.unstructure(PLAIN.structure(index, MarketIndex)) == index
+
+
+@pytest.mark.parametrize("value", [BOOK, {"pair": {"base": TOKEN, "quote": "ADA"}}])
+def test_a_union_of_values_needs_a_tag(value: object):
+    either = OrderBook | Pair
+    converter = Converter(forbid_extra_keys=True)
+    wire.configure_converter(converter)
+    configure_tagged_union(either, converter)
+    for one in (PLAIN.structure(BOOK, OrderBook), PLAIN.structure(BOOK, Pair)):
+        assert round_trip(converter, one, either) == one
+
+
+# Faults
+
+
+NESTED = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers(-1, 2**65) | st.sampled_from(["", "x", "1", "0.50", "1e5"]),
+    lambda parts: st.lists(parts, max_size=2) | st.dictionaries(st.sampled_from(["price", "x"]), parts, max_size=2),
+    max_leaves=3,
+)
+
+
+def replaced(data: st.DataObject, value: Any) -> Any:
+    """Return a JSON value with a change at any place: another value, a key or an item that is absent, new or twice."""
+    keys = list(range(len(value)) if isinstance(value, list) else value) if isinstance(value, (list, dict)) else []
+    if not keys or data.draw(st.integers(0, 5)) == 0:
+        return data.draw(NESTED | st.just([value, value]))
+    key = data.draw(st.sampled_from(keys))
+    copied = value.copy()
+    match data.draw(st.sampled_from(["descend", "descend", "absent", "new", "twice"])):
+        case "descend":
+            copied[key] = replaced(data, value[key])
+        case "absent":
+            del copied[key]
+        case "new" if isinstance(copied, dict):
+            copied[data.draw(st.sampled_from(["price", "spot", "size"]))] = data.draw(NESTED)
+        case _ if isinstance(copied, list):
+            copied.append(copied[key])
+    return copied
+
+
+def read(read_one: Callable[[], Any], *expected: type[Exception]) -> Any:
+    """Return what is read, or the error."""
+    try:
+        return read_one()
+    except expected as error:
+        return error
+
+
+READERS: dict[Any, tuple[Callable[[bytes], Any], Callable[[OrderBook], Any]]] = {
+    OrderBook: (wire.order_book_from_json, PLAIN.unstructure),
+    PairInfo: (
+        lambda text: wire.pair_list_from_json(b'{"pairs":[%s]}' % text)[0],
+        lambda book: PLAIN.unstructure(PairInfo(book.pair.base, book.pair.quote, book.spot)),
+    ),
+    Freshness: (wire.freshness_from_json, lambda _: {"as_of": "slot 1", "published_at": "2026-11-22T04:17:03Z"}),
+}
+
+
+@settings(max_examples=150)
+@given(data=st.data(), book=order_books(max_levels=2), of_type=st.sampled_from(list(READERS)))
+def test_a_hostile_value_is_read_as_by_the_decoder(data: st.DataObject, book: OrderBook, of_type: Any):
+    decode, example = READERS[of_type]
+    text = json.dumps(replaced(data, example(book)))
+    wanted = read(lambda: decode(text.encode()), MarketIndexError)
+    # A user may decode the numbers of JSON in another way.
+    for number in (float, Decimal):
+        value = json.loads(text, parse_float=number, parse_constant=number)
+        found = read(partial(STRICT.structure, value, of_type), BaseValidationError, MarketIndexError)
+        brief = read(partial(BRIEF.structure, value, of_type), MarketIndexError)
+        if isinstance(wanted, Exception):
+            assert isinstance(found, Exception)
+            # The texts of numbers differ.
+            assert str(brief).split("got")[0] == str(wanted).split("got")[0].removeprefix("pairs[0]").lstrip(".: ")
+        else:
+            assert found == brief == wanted
 
 
 @frozen
 class Watched:
-    """A class of a user."""
-
     books: list[OrderBook]
+    order: Order | None = None
 
 
-LEVELS = [{"price": "0.5", "accumulated_liquidity": 5}, {"price": "0.4", "accumulated_liquidity": 5}]
-BOOK: dict[str, Any] = {"base": f"{'00' * 28}:", "quote": "ADA", "bids": LEVELS}
+def message(error: BaseException, of_type: type | None) -> str:
+    """Format an error as the page on other libraries shows."""
+    return str(error) if isinstance(error, MarketIndexError) else cattrs.v.format_exception(error, of_type)
+
+
+LEVELS: list[dict[str, Any]] = BOOK["bids"]
+ORDER = {"pair": {"base": TOKEN, "quote": "ADA"}, "side": "ask", "price": "1", "amount": 1}
 
 
 @pytest.mark.parametrize(
-    ("change", "place"),
+    ("change", "wanted"),
     [
-        ({"base": "lovelace"}, "$.books[1].base"),
-        ({"bids": [LEVELS[0], LEVELS[1] | {"price": "x"}]}, "$.books[1].bids[1].price"),
-        ({"bids": [LEVELS[0], LEVELS[1] | {"accumulated_liquidity": 0.5}]}, "$.books[1].bids[1].accumulated_liquidity"),
-        ({"asks": {}}, "$.books[1].asks"),
-        ({"bids": LEVELS[::-1]}, "$.books[1]"),
-        ({"size": 1}, "$.books[1]"),
-        ({"bids": [{"price": "1"}]}, "$.books[1].bids[0].accumulated_liquidity"),
+        ({"base": 1}, "must be a string, got a number: 1 @ $.books[1].base"),
+        ({"bids": [LEVELS[0], LEVELS[1] | {"price": "x"}]}, ", got 'x' @ $.books[1].bids[1].price"),
+        (
+            {"bids": [LEVELS[0], LEVELS[1] | {"accumulated_liquidity": 0.5}]},
+            "must be a whole number from 1 to 2^64-1, got a number: 0.5 @ $.books[1].bids[1].accumulated_liquidity",
+        ),
+        ({"spot": Decimal("0.5")}, "must be a string, got Decimal: Decimal('0.5') @ $.books[1].spot"),
+        ({"asks": (1,)}, "must be an array, got tuple: (1,) @ $.books[1].asks"),
+        ({"bids": LEVELS[::-1]}, "bids[1].price must be below bids[0].price, which is 0.004, got 0.0041 @ $.books[1]"),
+        ({"size": 1}, "extra fields found (size) @ $.books[1]"),
+        ({"bids": [{"price": "1"}]}, "required field missing @ $.books[1].bids[0].accumulated_liquidity"),
     ],
 )
-@pytest.mark.parametrize("converter", CONVERTERS[1::2])
-def test_an_error_keeps_its_place(converter: Any, change: dict[str, Any], place: str):
+@pytest.mark.parametrize("made", PRECONFIGURED)
+def test_an_error_keeps_its_place_and_its_message(made: Any, change: dict[str, Any], wanted: str):
+    converter = configured(*made, first=False, forbid_extra_keys=True)
     with pytest.raises(ClassValidationError) as raised:
         converter.structure({"books": [BOOK, BOOK | change]}, Watched)
-    (message,) = transform_error(raised.value)
-    assert message.endswith(f"@ {place}")
+    (found,) = transform_error(raised.value, format_exception=message)
+    assert found.endswith(wanted)
 
 
-def test_unknown_keys_are_as_the_converter_has_them():
-    assert CONVERTERS[0].structure(BOOK | {"size": 1}, OrderBook) == CONVERTERS[1].structure(BOOK, OrderBook)
+def test_all_faults_of_an_object_are_found_but_only_one_of_an_array():
+    with pytest.raises(ClassValidationError) as raised:
+        PLAIN.structure({"books": [], "order": ORDER | {"side": "buy", "amount": True, "price": "1/0"}}, Watched)
+    assert sorted(transform_error(raised.value, format_exception=message)) == [
+        "a ratio must have a denominator above 0, got '1/0' @ $.order.price",
+        "must be a whole number from 0 to 2^64-1, got a boolean: True @ $.order.amount",
+        "must be bid or ask, got 'buy' @ $.order.side",
+    ]
+    with pytest.raises(ClassValidationError) as raised:
+        PLAIN.structure({"books": [BOOK | {"bids": [{}] * 1_000}]}, Watched)
+    assert len(transform_error(raised.value)) == 2  # its two keys
+
+
+def test_without_detailed_validation_an_error_has_its_place_in_the_value():
+    for change, error, wanted in (
+        ({"bids": [{"price": "x", "accumulated_liquidity": 1}]}, InvalidPrice, r"^bids\[0\]\.price: a price must"),
+        ({"bids": LEVELS[::-1]}, InvalidOrderBook, r"^bids\[1\]\.price must be below"),
+        ({"bids": [{}]}, MarketIndexError, r"^bids\[0\]\.price: missing$"),
+        ({1: 2, "x": 3}, MarketIndexError, r"^unknown key 1$"),
+    ):
+        with pytest.raises(error, match=wanted):
+            BRIEF.structure({"books": [BOOK | change]}, Watched)
+
+
+def test_unknown_keys_are_ignored_unless_the_converter_forbids_them():
+    more = BOOK | {"size": 1, "bids": [level | {"size": 1} for level in LEVELS]}
+    assert PLAIN.structure(more, OrderBook) == STRICT.structure(BOOK, OrderBook)
+    info = LIST["pairs"][0]
+    assert PLAIN.structure(info | {"size": 1}, PairInfo) == STRICT.structure(info, PairInfo)
+    again = PLAIN.copy(forbid_extra_keys=True)
+    wire.configure_converter(again)
+    with pytest.raises(BaseValidationError):
+        again.structure(more, OrderBook)
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+@frozen
+class Own:
+    amounts: tuple[Decimal, ...] = (Decimal("1.50"),)
+    count: int = 1
+
+
+@pytest.mark.parametrize("made", PRECONFIGURED)
+def test_no_other_type_of_the_converter_changes(made: Any):
+    make, configure = made
+    own = make()
+    (configure or (lambda _: None))(own)
+    ours = configured(*made, first=False)
+    times = datetime(2026, 11, 22, tzinfo=UTC), date(2026, 11, 22)
+    values: list[Any] = [1, True, "1", 1.5, None, b"a", Decimal("1.50"), Color.RED, Own(), [1], {"a": 1}, *times]
+    for value in values:
+        assert ours.unstructure(value) == own.unstructure(value)
+    texts: list[tuple[Any, Any]] = [
+        (int, " 7 "), (str, 1), (bool, "x"), (float, "1"), (Decimal, " 1_0 "), (Decimal, 1.5), (Color, "red"),
+        (Own, {"count": "2", "amounts": (1, "x")}), (list[int], "12"), (tuple[int, ...], ["1"]), (int | None, "1"),
+        (Fraction, "1/3"), (datetime, "2026-11-22T04:17:03.1234"), (dict[str, Decimal], {1: 2}),
+    ]  # fmt: skip
+    for of_type, value in texts:
+        wanted = repr(read(partial(own.structure, value, of_type), Exception))
+        assert repr(read(partial(ours.structure, value, of_type), Exception)) == wanted
