@@ -90,7 +90,7 @@ def strict_converter(*, ignore_unknown: bool = False) -> Converter:
         converter.register_structure_hook(of_type, partial(_structured_text, parse))
     converter.register_structure_hook(int, partial(_structured_amount, 0))
     converter.register_structure_hook(bool, _structured_true)
-    converter.register_structure_hook_factory(has, _object_hook)
+    converter.register_structure_hook_factory(_is_object, _object_hook)
     converter.register_structure_hook_factory(_is_array, _array_hook)
     least = override(struct_hook=partial(_structured_amount, 1))
     converter.register_structure_hook(PriceLevel, _object_hook(PriceLevel, converter, accumulated_liquidity=least))
@@ -165,6 +165,11 @@ _OBJECTS: Final[dict[type, type]] = {
 
 
 # From JSON
+
+
+def _is_object(of_type: Any) -> bool:
+    # An index is no class of attrs.
+    return has(of_type) or of_type is MarketIndex
 
 
 def _object_hook(of_type: Any, converter: Converter, **overrides: Any) -> Hook:
