@@ -254,11 +254,11 @@ class Chunked(Value, Generic[K, V]):
 
     def _place(self, position: int) -> tuple[int, int]:
         """Return the number of the chunk that has this position, and the position in the chunk."""
-        for at, chunk in enumerate(self._chunks):
-            if position < len(chunk.keys):
-                return at, position
-            position -= len(chunk.keys)
-        return at, len(chunk.keys)
+        at = 0
+        while position >= len(self._chunks[at].keys):
+            position -= len(self._chunks[at].keys)
+            at += 1
+        return at, position
 
     def _head(self, count: int) -> Self:
         """Return the collection of the first `count` keys, or itself if it has no more."""

@@ -162,7 +162,8 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         return (book.pair for book in self._books())
 
     def __eq__(self, other: object) -> bool:
-        return super().__eq__(other) if type(other) is MarketIndex else Mapping.__eq__(self, other)
+        # Resting orders are a mapping too, which equals only resting orders.
+        return super().__eq__(other) if isinstance(other, Chunked) else Mapping.__eq__(self, other)
 
     def __hash__(self) -> int:
         return hash(tuple(self._books()))

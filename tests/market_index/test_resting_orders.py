@@ -17,6 +17,7 @@ from market_index import (
     InvalidFreshness,
     InvalidOrderBook,
     InvalidPrice,
+    MarketIndex,
     Order,
     OrderNotFound,
     Pair,
@@ -245,10 +246,12 @@ class TestMapping:
         assert resting == same
         assert hash(resting) == hash(same)
         others = RestingOrders(by_id), RestingOrders(by_id, {OTHER: "3"}), RestingOrders({"a": bid(8)}, {OTHER: "2"})
-        for other in (*others, by_id, dict(resting), {}, [by_id], None):
+        for other in (*others, by_id, dict(resting), {}, [by_id], None, MarketIndex()):
             assert resting != other
             assert other != resting
         assert len({hash(one) for one in (resting, *others)}) == 4
+        assert RestingOrders() != MarketIndex()
+        assert MarketIndex() != RestingOrders()
 
     def test_its_repr_counts_orders_and_pairs(self):
         assert repr(RestingOrders({"a": ask(7), "b": ask(8)}, {OTHER: None})) == "<RestingOrders: 2 orders, 2 pairs>"
