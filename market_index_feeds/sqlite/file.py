@@ -1,0 +1,299 @@
+"""An open SQLite file, and whether the log beside it is its own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from time import sleep
+from typing import Final, Literal, Self, TypeAlias
+
+from attrs import frozen
+
+from market_index_feeds.errors import FeedError, reason_of
+from market_index_feeds.file_lock import try_lock
+
+WAIT_SECONDS: Final = 5.0
+"""The default timeout of a writer that waits for others."""
+
+SUFFIXES: Final = {".db", ".sqlite", ".sqlite3"}
+"""A file with one of these suffixes is a store, regardless of its content."""
+
+APPLICATION_ID: Final = int.from_bytes(b"mki\x05")
+"""The application id in the header of the file. Its last byte is the version of the schema."""
+
+Synchronous: TypeAlias = Literal["full", "normal"]
+"""SQLite's `PRAGMA synchronous`: acknowledged changes survive a power cut (full), or only a crash of programs."""
+
+Identity: TypeAlias = tuple[int, int]
+"""The device and inode of a file. No other file has them while it is open or exists."""
+
+_TEXT_SUFFIXES: Final = {".csv", ".json", ".jsonl", ".ndjson"}
+
+# A book of 50 levels a side fits a page of 8 KiB. `last` must fit one page.
+_SCHEMA: Final = f"""
+PRAGMA page_size = 8192;
+PRAGMA journal_mode = WAL;
+BEGIN;
+CREATE TABLE books (pair TEXT NOT NULL UNIQUE, revision INTEGER NOT NULL, digest BLOB NOT NULL, body TEXT);
+CREATE INDEX books_by_revision ON books (revision);
+CREATE TABLE changes (revision INTEGER PRIMARY KEY, token TEXT NOT NULL);
+CREATE TABLE last (
+    log_schema INTEGER NOT NULL, log_number INTEGER NOT NULL, log_first INTEGER NOT NULL,
+    revision INTEGER NOT NULL, token TEXT NOT NULL, as_of TEXT, published_at TEXT, books INTEGER NOT NULL,
+    digest BLOB NOT NULL
+);
+PRAGMA application_id = {APPLICATION_ID};
+COMMIT;
+"""
+
+
+@frozen
+class Header:
+    """What the first page of a file says: the version of the schema, which SQLite counts, and our number."""
+
+    schema: int
+    number: int
+
+    @classmethod
+    def read(cls, sqlite: sqlite3.Connection) -> Self:
+        """Return that of the state that a connection reads."""
+        (schema,) = sqlite.execute("PRAGMA schema_version").fetchone()
+        (number,) = sqlite.execute("PRAGMA user_version").fetchone()
+        return cls(schema, number)
+
+
+@frozen
+class Log:
+    """Which files a log belongs to, by the number in their header (`user_version`).
+
+    Each change writes a number. It is a random one if the file alone has that of the change before: then all of the log
+    is in the file, and SQLite may begin the log anew. Otherwise, it is the next number. So a log belongs to the file
+    `began_on`, and to one that has the number of a change in the log, from `first` on: a part of the log was moved into
+    it, or it is a copy from that time.
+
+    SQLite reads these from the log alone, whatever the file is: `last` is in the first page, and the row of the others
+    is the only one of its page. Every log with a change has both pages. A copy by `VACUUM INTO` has the same number,
+    but other pages, and a later schema.
+    """
+
+    began_on: Header
+    first: int
+    last: Header
+
+    @classmethod
+    def read(cls, sqlite: sqlite3.Connection) -> Self:
+        """Return that of the state that a connection reads."""
+        last = Header.read(sqlite)
+        row = sqlite.execute("SELECT log_schema, log_number, log_first FROM last").fetchone()
+        if row is None or set(map(type, row)) != {int}:
+            row = 0, last.number, last.number  # nothing was published, or it is damaged, which no row of a log is
+        schema, number, first = row
+        return cls(Header(schema, number), first, last)
+
+    def belongs_to(self, file: Header) -> bool:
+        """Whether it belongs to a file that has this header without a log."""
+        is_in_log = self.first <= file.number <= self.last.number and file.schema <= self.last.schema
+        return is_in_log or file in {self.began_on, self.last}
+
+    def after(self, file: Header) -> Log:
+        """Return that of the next change, if the file has this header without a log."""
+        if file != self.last and self.belongs_to(file):
+            return Log(self.began_on, self.first, Header(self.last.schema, self.last.number + 1))
+        first = secrets.randbelow(1 << 30)
+        return Log(file, first, Header(self.last.schema, first))
+
+
+class Connection:
+    """An open file, for one thread at a time. `file` is its identity. Texts are read as bytes.
+
+    It reads nothing yet. Raises `OSError`, `sqlite3.Error`, and `FeedError` if it is not a regular file with one name.
+    """
+
+    def __init__(self, path: Path, mode: Literal["ro", "rw"], wait: float) -> None:
+        # Not resolved, so that a changed link is noticed.
+        self.path: Path = path
+        self._log = Path(f"{os.path.realpath(path)}-wal")
+        self._is_own_log = False
+        while True:
+            before = _identity(path)  # SQLite does not report that a file is missing, and waits for a pipe
+            _require_one_name(path)
+            self.sqlite: sqlite3.Connection = sqlite3.connect(
+                f"{path.as_uri()}?mode={mode}", uri=True, timeout=wait, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self.file: Identity = _identity(path)
+            except BaseException:
+                self.sqlite.close()
+                raise
+            if self.file == before:
+                break
+            # Another file was renamed over it meanwhile.
+            self.sqlite.close()
+        self.sqlite.text_factory = bytes
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its log."""
+        return self._log.parent
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the path still names this file."""
+        try:
+            return _identity(self.path) == self.file
+        except (OSError, FeedError):
+            return False
+
+    def require_store(self) -> None:
+        """Raise `FeedError` if the file is not a store, or if its log belongs to another file.
+
+        Within a transaction: then no part of the log that it does not read is moved.
+        """
+        (application,) = self.sqlite.execute("PRAGMA application_id").fetchone()
+        if application != APPLICATION_ID:
+            raise FeedError(f"it must be a store of this version, got a file of the application {application:#x}")
+        if not self._is_own_log:
+            # Once: nobody can exchange the log of an open file.
+            self.next_log()
+            if not self.is_in_place:
+                raise FeedError("another file was renamed over it")
+            self._is_own_log = True
+
+    def next_log(self) -> Log:
+        """Return that of the next change. Raises `FeedError` if the log belongs to another file."""
+        log, file = Log.read(self.sqlite), _header_of_file(self.path)
+        if not (log.belongs_to(file) or _has_all_pages(self._log)):
+            raise FeedError(
+                f"its log ({self.path.name}-wal) belongs to another file, or to later content of this one: put that"
+                f" back, or remove the log and {self.path.name}-shm while no program has it open"
+            )
+        return log.after(file)
+
+    @contextmanager
+    def transaction(self, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> Iterator[sqlite3.Connection]:
+        """Run the body in one transaction. It is atomic: the body reads one state, and on error nothing is written."""
+        try:
+            # Inside `try`, because an interrupt may be raised when this returns.
+            self.sqlite.execute(begin)
+            yield self.sqlite
+            self.sqlite.execute("COMMIT")
+        finally:
+            if self.sqlite.in_transaction:
+                self.sqlite.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the file. Closing twice does no harm."""
+        self.sqlite.close()
+
+
+def _identity(path: Path) -> Identity:
+    """Return the identity of a file. Raises `OSError`, and `FeedError` if it is not a regular file."""
+    status = os.stat(path)  # noqa: PTH116  # `Path.stat` takes twice as long, at each poll
+    if not stat.S_ISREG(status.st_mode):
+        raise FeedError("it must be a regular file")
+    return status.st_dev, status.st_ino
+
+
+def _require_one_name(path: Path) -> None:
+    """Raise `FeedError` if the file has more than one name: SQLite would have a log for each. Links do no harm."""
+    name = os.fsencode(os.path.realpath(path))
+    mounts: list[bytes] = []
+    with suppress(OSError):  # not Linux
+        mounts = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    if path.stat().st_nlink > 1:
+        raise FeedError("it must have one name, got a file with hard links")
+    if any(line.split(b" ")[4].decode("unicode_escape").encode("latin-1") == name for line in mounts):
+        raise FeedError("it must have one name, got a file that is mounted: mount its folder")
+
+
+def _header_of_file(path: Path) -> Header:
+    """Return the header of a file, without its log.
+
+    SQLite reads the content. If this process opened and closed the file by itself, it would release the locks of its
+    other connections: POSIX locks belong to a process, and end when any descriptor of the file is closed.
+    """
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")  # otherwise it rejects a file without its last pages
+        return Header.read(connection)
+
+
+def _has_all_pages(log: Path) -> bool:
+    """Whether a log has each page, as after a restore with SQLite's own means. Then any file may be beside it.
+
+    https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+    """
+    pages, changed, size = set[int](), set[int](), 0
+    with suppress(OSError), log.open("rb") as file:
+        header = file.read(32)
+        page_bytes = int.from_bytes(header[8:12])
+        while len(frame := file.read(24)) == 24 and frame[8:16] == header[16:24]:
+            changed.add(int.from_bytes(frame[:4]))
+            if pages_at_commit := int.from_bytes(frame[4:8]):
+                pages, size = pages | changed, pages_at_commit
+            file.seek(page_bytes, os.SEEK_CUR)
+        pages.add((1 << 30) // page_bytes + 1)  # SQLite never writes it, because it locks it
+    return size > 0 and pages.issuperset(range(1, size + 1))
+
+
+def create(path: Path) -> None:
+    """Create an empty store, unless another process is faster. No process sees an incomplete one."""
+    if path.suffix.lower() in _TEXT_SUFFIXES:
+        raise FeedError(f"a store must be a SQLite file such as {path.stem}.db, got the name of a text file")
+    path = Path(os.path.realpath(path))
+    log = Path(f"{path}-wal")
+    if log.exists() and log.stat().st_size:
+        # SQLite would remove it.
+        raise FeedError(f"the file is missing, but its log ({log.name}) exists: put the file back, or remove the log")
+    folder = os.open(path.parent, os.O_RDONLY)
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+    try:
+        with closing(sqlite3.connect(f"{new.as_uri()}?mode=rwc", uri=True, isolation_level=None)) as connection:
+            connection.executescript(_SCHEMA)
+        # Not by a link, because a process that is killed would leave a file with two names.
+        while not try_lock(folder):
+            sleep(0.001)
+        if not path.exists():
+            new.rename(path)
+    finally:
+        os.close(folder)
+        new.unlink(missing_ok=True)
+
+
+@contextmanager
+def errors(path: Path) -> Iterator[None]:
+    """Convert errors of the file and of SQLite into `FeedError`, with a remedy where there is one."""
+    try:
+        yield
+    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:  # the last one if a damaged schema is in a message
+        remedy = ""
+        if isinstance(error, sqlite3.Error) and code_of(error) in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
+            remedy = f" (this user must be able to read {path.name}, and to write its folder and {path.name}-wal, -shm)"
+        raise FeedError(f"{reason_of(error)}{remedy}") from error
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """Return the primary code of an error; 0 for those of the Python module itself."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def is_sqlite(path: str) -> bool:
+    """Whether a path is that of a store: by its suffix, otherwise by its content."""
+    file = Path(path)
+    if file.suffix.lower() in SUFFIXES:
+        return True
+    try:
+        # SQLite reads a file of one byte as an empty database.
+        if _identity(file.absolute()) and file.stat().st_size >= 512:
+            _header_of_file(file.absolute())
+            return True
+    except sqlite3.Error as error:
+        # What cannot be read is described better by what reads lines.
+        return code_of(error) not in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN}
+    except (FeedError, OSError, ValueError):
+        pass
+    return False

@@ -1,0 +1,126 @@
+"""The source that follows a SQLite file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Final, final
+
+from market_index_feeds.errors import FeedError, reason_of
+from market_index_feeds.folder_changes import FolderChanges
+from market_index_feeds.opened import shown_name
+from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
+from market_index_feeds.sqlite.file import Connection, Identity, errors
+from market_index_feeds.sqlite.rows import ROWS, Rows, is_in_history, last_change
+
+POLL_SECONDS: Final = 0.006
+"""Interval between two polls for a change, where the system does not report writes."""
+
+IDLE_SECONDS: Final = 0.05
+"""Interval between two polls, while no write is reported."""
+
+WRITING_SECONDS: Final = 0.002
+"""Interval between two polls after a reported write: SQLite writes the log before the change is visible."""
+
+POLLS_PER_WRITE: Final = 25
+"""How many polls follow a write, unless one finds a change."""
+
+CHECK_SECONDS: Final = 0.12
+"""After so long without a change, a version is yielded again."""
+
+READ_WAIT_SECONDS: Final = 1.0
+"""Timeout of a reader for the recovery of the log of a killed writer, which is all that blocks a reader."""
+
+
+@final
+class SqliteSource(Source):
+    """The file of a store. Only rows that changed are read, unless something is damaged.
+
+    Raises:
+        FeedError: The file is missing, or is not a store.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(shown_name(os.fspath(path)))
+        # Where the last read stopped: the file, the position of its last change (None: all rows are to be read), and
+        # the rows that were rejected.
+        self._file: Identity | None = None
+        self._position: Position | None = None
+        self._rejected: set[int] = set()
+        try:
+            self._path = Path(path).absolute()  # the process may change its working directory
+            with self._open() as connection, connection.transaction("BEGIN"):
+                connection.require_store()
+        except (FeedError, ValueError) as error:  # a path with a null byte
+            raise FeedError(f"{self.name} cannot be opened: {reason_of(error)}") from None
+
+    def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
+        """Poll the file; if another one is renamed over it, follow that."""
+        while not stop.is_set():
+            with self._open() as connection, closing(FolderChanges(connection.folder)) as writes:
+                found: Version | NoVersion | None = None
+                seen, polls, waited = None, 0, 0.0
+                while connection.is_in_place and not stop.is_set():
+                    now = connection.sqlite.execute("PRAGMA data_version").fetchone()
+                    if now != seen:
+                        found = self.read_from(connection, stop, progress)
+                        seen, progress, polls, waited = now, None, 0, CHECK_SECONDS
+                    if found is not None and waited >= CHECK_SECONDS:
+                        waited = 0.0
+                        yield found
+                    if writes.are_reported and polls == 0:
+                        polls = POLLS_PER_WRITE if writes.wait(stop, IDLE_SECONDS) else 0
+                        waited += IDLE_SECONDS
+                    else:
+                        interval = WRITING_SECONDS if writes.are_reported else POLL_SECONDS
+                        stop.wait(interval)
+                        polls, waited = max(polls - 1, 0), waited + interval
+
+    def read_from(
+        self, connection: Connection, stop: Event, progress: Progress | None = None, *, is_target: bool = False
+    ) -> Version | NoVersion | None:
+        """Read what changed since the last call, and return the version; None if `stop` is set meanwhile.
+
+        With `is_target`, a store into which nothing was published is an empty version.
+        """
+        with connection.transaction("BEGIN") as sqlite:
+            connection.require_store()
+            change = last_change(sqlite)
+            found = Rows(change)
+            known = self._position if self._file == connection.file else None
+            if known is not None and is_in_history(sqlite, known):
+                is_whole, rows = False, sqlite.execute(f"{ROWS} WHERE revision > ?", (known.number,))
+            else:
+                is_whole, rows = True, sqlite.execute(ROWS)
+            for row in rows:
+                if stop.is_set():
+                    return None
+                if progress is not None:
+                    progress(0, 0)
+                found.add(*row)
+        found.end(is_whole=is_whole)
+        for rowid, (record, _, error) in found.invalid.items():
+            if self._file != connection.file or rowid not in self._rejected:
+                self.reject(record, error)
+        has_content = bool(found.books or found.retracted)
+        # While anything is damaged, all rows are read after each change.
+        self._position = None if found.invalid or (is_whole and not has_content) else change.position
+        self._file, self._rejected = connection.file, set(found.invalid)
+        if is_whole and not has_content and not is_target:
+            return NoVersion("contains no valid order book") if found.invalid else NoVersion()
+        return self.derive(
+            found.books,
+            found.retracted,
+            invalid={pair for _, pair, _ in found.invalid.values()},
+            is_whole=is_whole,
+            freshness=change.freshness,
+            position=change.position,
+        )
+
+    @contextmanager
+    def _open(self) -> Iterator[Connection]:
+        with errors(self._path), closing(Connection(self._path, "ro", READ_WAIT_SECONDS)) as connection:
+            yield connection
