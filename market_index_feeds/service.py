@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from importlib.metadata import version
 from threading import Event
 from time import monotonic
+from types import MappingProxyType
 from typing import Final, final
 from urllib.parse import urlencode
 
@@ -88,9 +89,10 @@ class ServiceSource(Source):
         FeedError: The name is not such a URL.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Open a service by its base URL. The headers are sent with each request."""
         super().__init__(shown_name(url))
-        self._url = _base_url(url, self.name)
+        self._url, self._headers = _base_url(url, self.name), HEADERS | dict(headers)
         self._silences = 0
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
@@ -108,7 +110,7 @@ class ServiceSource(Source):
         invalid.add(pair)
 
     async def _versions(self) -> AsyncGenerator[Version | NoVersion, None]:
-        async with aclosing(_Client(self._url)) as client:
+        async with aclosing(_Client(self._url, self._headers)) as client:
             polling = _Polling(self, client)
             while self._silences < MAX_SILENCES:
                 try:
@@ -134,7 +136,7 @@ class ServiceSource(Source):
                 await asyncio.sleep(CHECK_SECONDS)
 
     async def _read_order_book(self, pair: Pair) -> Version:
-        async with aclosing(_Client(self._url)) as client:
+        async with aclosing(_Client(self._url, self._headers)) as client:
             response, body = await client.get(_book_target(pair))
         if response.status_code == 404:
             self.derive((), [pair])
@@ -273,8 +275,8 @@ class _Polling:
 class _Client:
     """Sends requests to a service."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        self._url, self._headers = url, headers
         # Not `AsyncClient`: that takes twice as long, and has cookies, redirects and the proxies of the environment.
         self._transport = httpx.AsyncHTTPTransport(
             verify=ssl.create_default_context() if url.startswith("https") else False
@@ -327,7 +329,7 @@ class _Client:
     async def _send(self, target: str, etag: str = "") -> httpx.Response:
         """Send a request, and return the response, whose body is to be read."""
         connect = {"timeout": {"connect": CONNECT_SECONDS}}
-        headers = HEADERS | ({"If-None-Match": etag} if etag else {})
+        headers = dict(self._headers) | ({"If-None-Match": etag} if etag else {})
         request = httpx.Request("GET", f"{self._url}{target}", headers=headers, extensions=connect)
         return await self._transport.handle_async_request(request)
 
