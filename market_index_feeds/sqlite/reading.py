@@ -101,8 +101,8 @@ class SqliteSource(Source):
         self._file, self._position = connection.file, None if found.invalid else change.position
         self.reject_new({record: error for record, _, error in found.invalid.values()})
         return self.derive(
-            found.books,
-            found.retracted,
+            [book for book in found.content.values() if book is not None],
+            [pair for pair, book in found.content.items() if book is None],
             invalid={pair for _, pair, _ in found.invalid.values()},
             is_whole=is_whole,
             freshness=change.freshness,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from market_index import AssetId, Freshness, InvalidFreshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair, wire
+from market_index import Freshness, InvalidFreshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair, wire
 from market_index.errors import safe_repr
 from market_index.wire import format_time, parse_time
 from market_index_feeds.source import UNKNOWN, Position
@@ -136,7 +136,9 @@ def content_of(pair: Any, revision: object, digest: object, body: Any) -> OrderB
 
 
 class Rows:
-    """What rows contain: books, retracted pairs, and the invalid rows.
+    """What rows contain: `content` has the book of each pair, None for a pair that is retracted; and the invalid rows.
+
+    If a damaged index has let a pair have two rows, the one that was inserted later counts.
 
     `invalid` has the place, the pair and the fault of each, by its rowid. The pair is None if the name and the body do
     not agree on one. The rowid 0 is that of the row of the last change, and -1 that of rows that are missing.
@@ -144,8 +146,7 @@ class Rows:
 
     def __init__(self, change: Change) -> None:
         self._change = change
-        self.books: list[OrderBook] = []
-        self.retracted: list[Pair] = []
+        self.content: dict[Pair, OrderBook | None] = {}
         self.invalid: dict[int, tuple[str, Pair | None, MarketIndexError]] = {}
         self._number: int = 0
 
@@ -161,9 +162,9 @@ class Rows:
             self.invalid[rowid] = f"row {pair_of(name) or safe_repr(name)}", _pair_named_by(name, body), error
             return
         if isinstance(found, OrderBook):
-            self.books.append(found)
+            self.content[found.pair] = found
         else:
-            self.retracted.append(found)
+            self.content[found] = None
 
     def end(self, *, is_whole: bool) -> None:
         """Compare them with the last change, after they were added; `is_whole`: all rows of the file."""
@@ -184,8 +185,7 @@ def _pair_named_by(name: object, body: object) -> Pair | None:
 def pair_of(name: object) -> Pair | None:
     """Return the pair of a row by its name; None if it is not exactly the text that a store writes for a pair."""
     try:
-        base, _, quote = str(name, "ascii").partition("/")  # type: ignore[call-overload]  # any type raises TypeError
-        pair = Pair(AssetId.parse(base), AssetId.parse(quote))
+        pair = Pair.parse(str(name, "ascii"))  # type: ignore[call-overload]  # any type raises TypeError
     except (MarketIndexError, TypeError, ValueError):
         return None
     return pair if str(pair).encode() == name else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -109,6 +110,22 @@ EXITS = """
     retract nowhere ADA IUSD
 3 nowhere cannot be replayed: No such file or directory
     serve replay:nowhere
+3 pipe cannot be replayed: it must be a regular file
+    serve replay:pipe
+    publish new.db replay:pipe
+3 cut.gz cannot be read: it cannot be inflated: Compressed file ended before the end-of-stream marker was reached
+    serve replay:cut.gz
+    relay replay:cut.gz new.db
+    record replay:cut.gz new.ndjson
+    dump replay:cut.gz
+    pairs replay:cut.gz
+    book replay:cut.gz ADA IUSD
+    book replay:cut.gz ADA IUSD --watch
+    publish new.db replay:cut.gz
+3 damaged.gz cannot be read: it cannot be inflated: Error -3 while decompressing data: invalid block type
+    serve replay:damaged.gz
+    dump replay:damaged.gz
+    publish new.db replay:damaged.gz
 3 nowhere/new.db cannot be opened: No such file or directory
     publish nowhere/new.db books.ndjson
 3 other.db cannot be opened: it must be a store of this version, got a file of the application 0x0
@@ -215,6 +232,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (made / "mixed").write_text(LINES[0] + "nonsense\n")
     (made / "retract").write_text(json.dumps({"retract": True, "base": "ADA", "quote": BOOK["quote"]}) + "\n")
     (made / "link.db").symlink_to("market.db")
+    compressed = gzip.compress(SAMPLE.read_bytes())
+    (made / "cut.gz").write_bytes(compressed[:200])
+    (made / "damaged.gz").write_bytes(compressed[:10] + b"\xff" + compressed[11:])
     (made / "empty").mkdir()
     os.mkfifo(made / "pipe")
     other = sqlite3.connect(made / "other.db")
