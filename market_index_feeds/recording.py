@@ -22,11 +22,11 @@ from attrs import frozen
 
 from market_index import Freshness, MarketIndex, OrderBook, Pair, wire
 from market_index.wire import CommitLine, freshness_to_json, retraction_to_json
+from market_index_feeds.book_lines import Change, Invalid, read_line
 from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.feed import utc_now
 from market_index_feeds.file_lock import try_lock
 from market_index_feeds.lines import CHUNK_BYTES, LineCutter
-from market_index_feeds.ndjson import Change, Invalid, read_line
 from market_index_feeds.opened import shown_name
 from market_index_feeds.regular_files import move_unless_exists, open_regular, open_without_waiting, require_regular
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version

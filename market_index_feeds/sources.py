@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from market_index import MarketIndexError
 from market_index.errors import safe_repr
+from market_index_feeds.book_lines import NdjsonFile, NdjsonStream
 from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.feed import Feed
 from market_index_feeds.lines import STANDARD_INPUT
-from market_index_feeds.ndjson import NdjsonFile, NdjsonStream
 from market_index_feeds.opened import shown_name
 from market_index_feeds.orders import DEFAULT_HISTORY, Orders
 from market_index_feeds.recording import SAMPLE, Replay, path_of
