@@ -42,8 +42,8 @@ class EventParser:
         self._max_bytes = max_bytes
         self._max_line = len(b"data: ") + max_bytes + 1
         self._is_first_line, self._follows_return = True, False
-        # The start of a line, and of the event that the next empty line ends.
-        self._line, self._name, self._data = bytearray(), b"", bytearray()
+        # The start of a line, and of the event that the next empty line ends, with the size of its data.
+        self._line, self._name, self._data, self._size = bytearray(), b"", list[bytes](), 0
 
     @property
     def is_between_events(self) -> bool:
@@ -58,27 +58,26 @@ class EventParser:
         self._follows_return = received.endswith(b"\r")
         *ends, rest = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         for end in ends:
-            self._keep(end)
-            line = bytes(self._line)
-            self._line.clear()
+            line = end
+            if self._line:
+                line, self._line = bytes(self._line + end), bytearray()
+            line = line[: self._max_line]
             yield from self._end_line(line.removeprefix(_BYTE_ORDER_MARK) if self._is_first_line else line)
             self._is_first_line = False
-        self._keep(rest)
-
-    def _keep(self, piece: bytes) -> None:
-        self._line += piece
+        self._line += rest
         del self._line[self._max_line :]
 
     def _end_line(self, line: bytes) -> Iterator[Event]:
         """Apply a line, and yield the event that it ends."""
         if not line:
             if self._data:
-                yield Event(self._name, bytes(self._data[:-1]))
-            self._name, self._data = b"", bytearray()
+                yield Event(self._name, b"\n".join(self._data))
+            self._name, self._data, self._size = b"", [], 0
             return
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"event":
             self._name = value
-        elif field == b"data" and len(self._data) <= self._max_bytes + 1:
-            self._data += value + b"\n"
+        elif field == b"data" and self._size <= self._max_bytes + 1:
+            self._data.append(value)
+            self._size += len(value) + 1

@@ -29,9 +29,6 @@ from market_index_feeds.opened import shown_name
 CONNECT_SECONDS: Final = 5.0
 """Timeout of a connection, with its TLS handshake."""
 
-EXCHANGE_SECONDS: Final = 20.0
-"""Timeout of a whole exchange: the look-up of the host, the connection, the request and the response."""
-
 GATHER_SECONDS: Final = 0.001
 """How long the bytes of a stream are received until they are returned, so that a slow caller gets them together."""
 
@@ -120,20 +117,21 @@ class Client:
         """Close all connections."""
         await self._transport.aclose()
 
-    async def get(self, target: str, headers: Mapping[str, str], *, max_bytes: int) -> Response:
+    async def get(self, target: str, headers: Mapping[str, str], *, seconds: float, max_bytes: int) -> Response:
         """Return the whole response to a request, whatever its status is.
 
         Args:
             target: The path and the query after the base URL.
             headers: The headers of this request, besides those of the address.
+            seconds: The timeout of the whole exchange, from the look-up of the host to the end of the body.
             max_bytes: The maximum size of the body.
 
         Raises:
-            FeedError: There is no whole response within `EXCHANGE_SECONDS`.
+            FeedError: There is no whole response within `seconds`.
             InvalidResponse: The body has more than `max_bytes`.
         """
         body = bytearray()
-        async with _failures(target, EXCHANGE_SECONDS):
+        async with _failures(target, seconds):
             response = await self._send(target, headers)
             # To its end, also if it is too large: a loop that is left leaves the generators of httpx behind.
             async for piece in response.aiter_raw():

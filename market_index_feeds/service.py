@@ -48,6 +48,9 @@ QUIET_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 15.0
 """The timeout of a stream: a service sends at least a comment every 5 seconds."""
 
+EXCHANGE_SECONDS: Final = 20.0
+"""Timeout of a whole request and its response."""
+
 MAX_SILENCES: Final = 2
 """After how many silent streams in a row the service is polled: a proxy may withhold them."""
 
@@ -304,7 +307,7 @@ async def _request(client: Client, target: str, etag: str, max_bytes: int) -> Re
         InvalidResponse: It has another status, or is too large.
     """
     headers = ACCEPT_JSON | ({"If-None-Match": etag} if etag else {})
-    response = await client.get(target, headers, max_bytes=max_bytes)
+    response = await client.get(target, headers, seconds=EXCHANGE_SECONDS, max_bytes=max_bytes)
     status = response.status
     if status in {200, 404} or (status == 304 and etag):
         return response

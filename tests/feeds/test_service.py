@@ -641,7 +641,7 @@ class TestInvalidResponses:
     @pytest.mark.parametrize("piece", [b"x", b"HTTP/1.1 100 Continue\r\n\r\n"])
     def test_a_response_that_never_ends_is_an_error(self, head: bytes, piece: bytes, monkeypatch: pytest.MonkeyPatch):
         """Each byte arrives in time, but the whole exchange does not."""
-        monkeypatch.setattr(http, "EXCHANGE_SECONDS", 0.1)
+        monkeypatch.setattr(module, "EXCHANGE_SECONDS", 0.1)
         monkeypatch.setattr(module, "SILENCE_SECONDS", 0.1)
         pause = Event()
 
