@@ -184,7 +184,7 @@ class _Following:
         await self._polling.request_list()
         if pairs := len(self._polling.pairs):
             raise NothingReceived(
-                f"no event from the stream within {QUIET_SECONDS:g} seconds, but {pairs} pairs listed"
+                f"no event from the stream within {QUIET_SECONDS:g} seconds, although its list has {pairs} pairs"
             )
         self._list_due_at = self._source.clock() + QUIET_SECONDS
         self._found = NoVersion()
@@ -258,7 +258,7 @@ class _Polling:
                     self._source.reject_once(pair, f"the order book of {pair}", reason, invalid)
                 books = [book for book, _ in self._known.values()]
                 return self._source.derive(books, invalid=invalid, is_whole=True, freshness=freshness.pop())
-        raise FeedError(f"its books changed during each of {MAX_ROUNDS} rounds of requests")
+        raise FeedError(f"it published during each of {MAX_ROUNDS} rounds of requests")
 
     async def request_list(self) -> Freshness:
         """Request the pair list, and return its freshness."""

@@ -333,7 +333,7 @@ class TestStream:
             return received
 
         monkeypatch.setattr(http.Stream, "read", timed)
-        streaming.scripts = [[books(1, 2, spot=step), ends(step), HOLD] for step in range(1, 6)]
+        streaming.scripts = [[books(1, 2, spot=step) + ends(step), HOLD] for step in range(1, 6)]
         with Reader(Feed(ServiceSource(stream_url, clock=clock))) as reader:
             reader.until(lambda version: slot_of(version.index) == 5)
             assert (len(streaming.streams), streaming.requests) == (5, [])
@@ -376,7 +376,7 @@ class TestStream:
             assert spots(reader.pull().index) == {1: "7", 2: "7"}
             clock.step = 1
             reader.until(lambda version: spots(version.index) == {1: "1", 2: "2"})
-        assert "cannot be read: no event from the stream within 5 seconds, but 2 pairs listed" in caplog.text
+        assert "cannot be read: no event from the stream within 5 seconds, although its list has 2 pairs" in caplog.text
         assert len(streaming.streams) == 3
 
     def test_a_stream_without_a_version_shows_nothing(self, streaming: Front, stream_url: str):
@@ -739,7 +739,7 @@ class TestRounds:
             before = reader.pull()
             front.answers[TWO] = publish
             reader.until(lambda _: reader.feed.problem is not None)
-            assert reader.feed.problem == "cannot be read: its books changed during each of 5 rounds of requests"
+            assert reader.feed.problem == "cannot be read: it published during each of 5 rounds of requests"
             front.answers.clear()
             reader.until(lambda _: reader.feed.problem is None)
             assert (reader.versions[0], spots(reader.index)) == (before, {1: "1", 2: "2"})
@@ -770,7 +770,7 @@ class TestRounds:
         if expected is not None:
             assert open_feed(url).read().freshness == expected
         else:
-            with pytest.raises(FeedError, match="its books changed during each of 5 rounds of requests"):
+            with pytest.raises(FeedError, match="it published during each of 5 rounds of requests"):
                 open_feed(url).read()
 
     def test_a_pair_list_may_be_larger_than_any_book(self, front: Front, url: str, upstream: LiveIndex):
