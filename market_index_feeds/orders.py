@@ -53,7 +53,7 @@ from market_index import (
 )
 from market_index.errors import safe_repr
 from market_index.wire import Number, object_from_json
-from market_index_feeds.lines import STANDARD_INPUT, Line, follow, read_stream
+from market_index_feeds.lines import STANDARD_INPUT, Line, Reading, follow, read_stream
 from market_index_feeds.names import shown_name
 from market_index_feeds.source import NoVersion, Progress, Source, Version
 
@@ -281,7 +281,7 @@ class Orders(Source):
                     blocks.read(line)
                 if progress is not None:
                     progress(batch.offset, batch.size)
-                if batch.is_caught_up:
+                if batch.reading is not Reading.MORE:
                     yield self._version(blocks)
         if self.is_stream and blocks.pending and blocks.problem is None:
             yield NoVersion(f"ended while events waited for a block (events: {blocks.pending})")

@@ -146,17 +146,8 @@ def test_a_name_with_a_prefix_and_credentials_keeps_its_scheme(monkeypatch: pyte
     [
         ("sample:", {"X-API-Key": "secret"}, "headers are sent to a service, got the sample"),
         ("books.ndjson", {"X-API-Key": "secret"}, "headers are sent to a service, got lines of order books"),
-        *[
-            ("http://127.0.0.1:1", {header: value}, f"a header must have .* got another one of the name {header!r}")
-            for header, value in {
-                "": "secret",
-                "X API": "secret",
-                "X:": "secret",
-                "X": "secret\r\nHost: x",
-                "Y": " secret",
-                "Z": "secret\N{SNOWMAN}",
-            }.items()
-        ],
+        ("http://127.0.0.1:1", {"X API": "secret"}, "the name of a header must be a token"),
+        ("http://127.0.0.1:1", {"X-Key": "secret\r\n"}, "the value of the header X-Key must be printable ASCII"),
     ],
 )
 def test_headers_are_for_services_and_are_not_shown(name: str, headers: dict[str, str], message: str):
