@@ -18,7 +18,7 @@ from market_index_feeds.opened import shown_name
 from market_index_feeds.source import Position, Version
 from market_index_feeds.sqlite.file import WAIT_SECONDS, Connection, Synchronous, code_of, create, errors
 from market_index_feeds.sqlite.reading import SqliteSource
-from market_index_feeds.sqlite.rows import ROWS, is_valid, last_change, pair_of, put, put_change
+from market_index_feeds.sqlite.rows import ROWS, Change, is_valid, last_change, pair_of, put, put_change
 from market_index_feeds.store import (
     BookTooLarge,
     Conflict,
@@ -100,11 +100,13 @@ class SqliteStore(Store):
     def position(self) -> Position:
         """The position after the last change by any program; its number is 0 before the first one."""
         with self._locked("cannot be read") as sqlite:
+            self._require_in_place()
             return last_change(sqlite).position
 
     def read(self) -> Version:
         """Return the content. Only what changed since the last call is read."""
         with self._locked("cannot be read"):
+            self._require_in_place()
             found = self._source.read_from(self._connection, Event(), is_target=True)
             return cast("Version", found)  # a target has a version, and nothing stops this
 
@@ -119,7 +121,8 @@ class SqliteStore(Store):
         """Retract pairs and store books; see `Target.update`."""
         bodies = self._bodies(books)
         gone = set(map(str, checked_pairs(retract))).difference(bodies)
-        with self._change(bodies, freshness, after, keeps_as_of=True) as (sqlite, position):
+        with self._change(bodies, freshness, after, keeps_as_of=True) as (sqlite, change):
+            position = change.position
             put(sqlite, position.number, bodies.items())
             has_body = "SELECT body IS NOT NULL FROM books WHERE pair = ?"
             stored = {pair: found for pair in gone if (found := sqlite.execute(has_body, (pair,)).fetchone())}
@@ -129,22 +132,25 @@ class SqliteStore(Store):
     def replace(self, books: Iterable[OrderBook], freshness: Freshness | None = None) -> Receipt:
         """Make these books the whole content; see `Store.replace`."""
         bodies = self._bodies(books)
-        differing, gone, damaged, rows = dict(bodies), list[str](), list[tuple[int]](), 0
-        with self._change(bodies, freshness, None, keeps_as_of=False) as (sqlite, position):
-            for rowid, pair, revision, digest, body in sqlite.execute(ROWS):
+        differing, gone, is_damaged, rows = dict(bodies), list[str](), False, 0
+        with self._change(bodies, freshness, None, keeps_as_of=False) as (sqlite, change):
+            position = change.position
+            for _, pair, revision, digest, body in sqlite.execute(ROWS):
                 rows += 1
                 name = str(pair, "ascii", "replace") if type(pair) is bytes else ""
                 if not is_valid(pair, revision, digest, body) or (name not in bodies and pair_of(pair) is None):
-                    damaged.append((rowid,))
+                    is_damaged = True
                 elif name not in bodies:
                     gone += [] if body is None else [name]
                 elif body == bodies[name]:
                     differing.pop(name, None)
-            sqlite.executemany("DELETE FROM books WHERE rowid = ?", damaged)
-            if damaged or rows < last_change(sqlite).rows:
+            changed: list[tuple[str, bytes | None]] = [*differing.items(), *[(pair, None) for pair in gone]]
+            if is_damaged or rows < change.rows:
                 # Readers read all rows: a reader of changes would not know what is removed.
+                sqlite.execute("DELETE FROM books")
                 sqlite.execute("DELETE FROM changes")
-            put(sqlite, position.number, [*differing.items(), *[(pair, None) for pair in gone]])
+                change.rows, changed = 0, list(bodies.items())
+            put(sqlite, position.number, changed)
         return Receipt(position.number, len(differing), len(gone), position)
 
     def close(self) -> None:
@@ -176,20 +182,24 @@ class SqliteStore(Store):
     @contextmanager
     def _change(
         self, bodies: Mapping[str, bytes], freshness: Freshness | None, after: Position | None, *, keeps_as_of: bool
-    ) -> Iterator[tuple[sqlite3.Connection, Position]]:
-        """Make one change: the body writes rows at the position that is yielded. If it raises, nothing is written."""
+    ) -> Iterator[tuple[sqlite3.Connection, Change]]:
+        """Make the change that is yielded: the body writes its rows. If it raises, nothing is written."""
         with self._locked("was not written to"):
             self._move_log(16_384 + sum(map(len, bodies.values())))
             with self._connection.transaction("BEGIN IMMEDIATE") as sqlite:
-                last, log = last_change(sqlite), self._connection.next_log()
+                last = last_change(sqlite)
                 if after is not None and after != last.position:
                     raise Conflict(
                         f"{self.name} was changed by another program: its revision is {last.position.number}"
                     )
                 position = Position(secrets.token_hex(8), last.position.number + 1)
-                yield sqlite, position
-                put_change(sqlite, log, position, _stamped(freshness, last.freshness.as_of if keeps_as_of else None))
+                change = Change(position, _stamped(freshness, last.freshness.as_of if keeps_as_of else None), last.rows)
+                yield sqlite, change
+                put_change(sqlite, change)
                 self._require_in_place()
+            with suppress(OSError):
+                # SQLite does nothing after a commit that the system reports to readers.
+                os.utime(self._path)
 
     def _move_log(self, more_bytes: int) -> None:
         """Move the log into the file if it is large enough."""
@@ -216,7 +226,6 @@ class SqliteStore(Store):
             if self._connection.sqlite.in_transaction:
                 raise StoreError(f"{self.name}: this thread is in the middle of another change")
             with self._errors(problem):
-                self._require_in_place()
                 yield self._connection.sqlite
         finally:
             self._lock.release()
