@@ -9,21 +9,21 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from market_index import Freshness, LiveIndex, wire
 from market_index.errors import safe_repr
 from market_index_feeds import FeedError, StoreBusy, StoreError, file_watch, open_feed, open_store
-from market_index_feeds.sqlite import SqliteStore, Synchronous, is_sqlite, publishing, rows
+from market_index_feeds.sqlite import SqliteStore, Synchronous, file, is_sqlite, publishing, rows
 from tests.feeds.contract.medium import Reader
 from tests.feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
@@ -259,13 +259,6 @@ def publish_and_die(path: Path, within: Callable[[], object], after: int) -> Non
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def publish_on(path: Path) -> None:
-    """Publish until this process is killed."""
-    with open_store(path, synchronous="normal") as store:
-        for spot in count(1):
-            store.publish(book(1, spot))
-
-
 def vacuum(source: Path, target: Path) -> None:
     """Copy a store into other pages."""
     plain(source, "VACUUM INTO ?", str(target))
@@ -370,6 +363,28 @@ class TestOtherFileAtThePath:
             with suppress(FeedError):
                 assert read(copy) in states, at
 
+    def test_a_log_whose_restored_pages_are_damaged_belongs_to_one_file_only(self, filled: Path, tmp_path: Path):
+        other, copy = tmp_path / "other.db", tmp_path / "copy.db"
+        with open_store(other) as store:
+            store.publish(book(4, 4))
+        with open_store(filled) as store:
+            store.publish(book(1, 8))
+            backup(other, filled)
+            log = Path(f"{filled}-wal").read_bytes()
+            shutil.copyfile(filled, copy)
+            for laid, damage, content in (
+                (copy, 1, CONTENT | {1: "8"}),
+                (other, 0, {4: "4"}),
+                (other, 1, None),
+            ):
+                Path(f"{laid}-wal").write_bytes(log[:-1] + bytes([log[-1] ^ damage]))
+                Path(f"{laid}-shm").unlink(missing_ok=True)
+                if content is None:
+                    with pytest.raises(FeedError, match="belongs to another file"):
+                        read(laid)
+                else:
+                    assert read(laid) == content
+
     @pytest.mark.decision(33)
     def test_a_store_into_which_another_program_wrote_is_read_and_written(self, filled: Path, tmp_path: Path):
         copy = tmp_path / "copy.db"
@@ -389,15 +404,20 @@ class TestOtherFileAtThePath:
     def test_a_store_is_opened_while_a_publisher_begins_the_log_anew(
         self, filled: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(publishing, "LOG_BYTES", 100_000)
-        publisher = get_context("fork").Process(target=publish_on, args=(filled,))
-        publisher.start()
-        try:
-            for _ in range(100):
-                assert len(read(filled)) == 3
-        finally:
-            publisher.kill()
-            publisher.join()
+        def publish_meanwhile(*arguments: Any) -> Iterator[object]:
+            monkeypatch.undo()
+            transactions = read_transactions(*arguments)
+            yield next(transactions)
+            store.publish(*[book(number, 9) for number in range(1, 300)])  # over the transactions that are read next
+            yield from transactions
+
+        read_transactions = file._transactions
+        with open_store(filled) as store:
+            for spot in range(5, 8):
+                store.publish(book(1, spot))
+            plain(filled, "PRAGMA wal_checkpoint(PASSIVE)")
+            monkeypatch.setattr(file, "_transactions", publish_meanwhile)
+            assert read(filled) == dict.fromkeys(range(1, 300), "9")
 
     def test_a_log_of_which_a_part_was_moved_is_that_of_the_file(self, filled: Path, tmp_path: Path):
         for moved in range(1, 4):
@@ -419,14 +439,16 @@ class TestOtherFileAtThePath:
         assert read(copy) == {1: "1"}
 
     @pytest.mark.decision(33)
-    def test_a_copy_of_another_store_is_restored_in_place(self, filled: Path, tmp_path: Path):
+    @pytest.mark.parametrize("has_log", [False, True])
+    def test_a_copy_of_another_store_is_restored_in_place(self, filled: Path, tmp_path: Path, *, has_log: bool):
         other = tmp_path / "other.db"
         with open_store(other) as store:
             for spot in range(4, 30):
                 store.publish(book(4, spot), book(5, spot))
         with open_store(filled) as store, Reader(open_feed(filled)) as reader:
             reader.pull()
-            store.publish(book(1, 8))
+            if has_log:
+                store.publish(book(1, 8))
             backup(other, filled)
             reader.until(lambda version: spots(version.index) == {4: "29", 5: "29"})
             assert read(filled) == {4: "29", 5: "29"}  # before any change by a store
