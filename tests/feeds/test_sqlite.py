@@ -519,6 +519,22 @@ class TestOtherFileAtThePath:
                     use()
         assert filled.read_bytes() == before
 
+    def test_a_file_that_is_renamed_over_it_while_it_is_opened_is_not_read_with_its_log(
+        self, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        def rename_before(path: Path) -> file.State:
+            monkeypatch.undo()
+            (tmp_path / "new.db").rename(path)
+            return state_of_file(path)
+
+        state_of_file = file._state_of_file
+        run_and_die(filled)
+        shutil.copyfile(filled, tmp_path / "new.db")
+        monkeypatch.setattr(file, "_state_of_file", rename_before)
+        with pytest.raises(FeedError, match="another file was renamed over it"):
+            open_feed(filled)
+        assert read(filled) == CONTENT | {1: "9", 2: "9", 3: "9"}
+
     def test_nothing_is_written_if_it_is_renamed_within_a_change(
         self, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
