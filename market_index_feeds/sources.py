@@ -41,7 +41,7 @@ class Contents(Enum):
 
 @frozen
 class Opening:
-    """The arguments of a function that opens a source or a store.
+    """The arguments of a function that opens a source.
 
     `target` is the name without the prefix and the options of its kind. `shown` is the name in messages. An option that
     may be repeated has a list of values.
@@ -52,9 +52,6 @@ class Opening:
     options: Mapping[str, Any]
     headers: Mapping[str, str] = field(factory=dict, repr=False)
     follow: bool = True
-    wait: float = WAIT_SECONDS
-    synchronous: Synchronous = "full"
-    create: bool = True
 
     def error(self, reason: object) -> FeedError:
         """Return the error that the source cannot be opened."""
@@ -69,7 +66,7 @@ class Kind:
         noun: What it is, in messages.
         contents: What a source of this kind contains.
         open_source: Opens a source. Its `is_stream` says whether it can be read only once.
-        open_store: Opens a store; None if it is no store.
+        open_store: Opens a store by its name, with the arguments of `open_store`; None if it is no store.
         prefix: How its names begin. A kind with neither a prefix nor a scheme is known by its file.
         schemes: The schemes of its URLs, in lower case.
         options: The options that may follow the last `?` of a name. Each function converts the text of one, or raises
@@ -82,7 +79,7 @@ class Kind:
     noun: str
     contents: Contents
     open_source: Callable[[Opening], Source]
-    open_store: Callable[[Opening], Store] | None = None
+    open_store: Callable[..., Store] | None = None
     prefix: str = ""
     schemes: tuple[str, ...] = ()
     options: Mapping[str, Callable[[str], Any]] = field(factory=dict)
@@ -245,7 +242,7 @@ def open_store(
             f"{shown} cannot be opened: synchronous must be 'full' or 'normal', got {safe_repr(synchronous)}"
         )
     with kind.requirements(name, StoreError):
-        return kind.open_store(kind.opening(name, wait=wait, synchronous=synchronous, create=create))
+        return kind.open_store(name, wait=wait, synchronous=synchronous, create=create)
 
 
 # What opens each kind. Each imports what needs an extra when it is called.
@@ -283,19 +280,15 @@ def _open_bucket(opening: Opening) -> Source:
     return open_nats_source(opening.target)
 
 
-def _open_bucket_store(opening: Opening) -> Store:
+def _open_bucket_store(name: str, *, wait: float, synchronous: Synchronous, create: bool) -> Store:
     from market_index_feeds.nats import open_nats_store  # noqa: PLC0415  # it needs the extra `nats`
 
-    if opening.synchronous != "full":
+    if synchronous != "full":
         raise StoreError(
-            f"{opening.shown} cannot be opened: synchronous must be 'full' for a bucket, got "
-            f"{safe_repr(opening.synchronous)} (its servers determine its durability)"
+            f"{shown_name(name)} cannot be opened: synchronous must be 'full' for a bucket, got "
+            f"{safe_repr(synchronous)} (its servers determine its durability)"
         )
-    return open_nats_store(opening.target, wait=opening.wait, create=opening.create)
-
-
-def _open_sqlite_store(opening: Opening) -> Store:
-    return SqliteStore(opening.target, wait=opening.wait, synchronous=opening.synchronous, create=opening.create)
+    return open_nats_store(name, wait=wait, create=create)
 
 
 def _open_lines(opening: Opening) -> Source:
@@ -343,7 +336,7 @@ def _flag(text: str) -> bool:
 
 LINES: Final = Kind("lines of order books", Contents.CHANGES, _open_lines)
 
-SQLITE: Final = Kind("a store", Contents.COPY, lambda opening: SqliteSource(opening.target), _open_sqlite_store)
+SQLITE: Final = Kind("a store", Contents.COPY, lambda opening: SqliteSource(opening.target), SqliteStore)
 
 KINDS: Final = (
     LINES,
