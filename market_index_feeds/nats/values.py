@@ -65,7 +65,7 @@ def key_of(pair: Pair) -> str:
 
     A filter such as `*.ADA` matches every pair quoted in ADA. Keys allow only `-/_=.a-zA-Z0-9`.
 
-    >>> from market_index import ADA
+    >>> from market_index import ADA, AssetId
     >>> key_of(Pair(AssetId(bytes(28), b"SNEK"), ADA))
     '00000000000000000000000000000000000000000000000000000000-534e454b.ADA'
     """
