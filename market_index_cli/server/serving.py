@@ -41,6 +41,7 @@ class Settings:
     port: int
     uds: Path | None
     workers: int
+    headers: Path | None
     log_format: str
     log_level: str
     access_log: bool
@@ -55,11 +56,11 @@ class Settings:
 def run(settings: Settings) -> int:
     """Serve until a signal ends it. Return the exit code."""
     exit_code = 0
-    opened = opened_until_signal(settings.feed, settings.log_format, settings.log_level)
+    opened = opened_until_signal(settings.feed, settings.headers, settings.log_format, settings.log_level)
     with opened as feed, _listener(settings) as listener:
         if settings.workers == 1:
             _serve(settings, feed, listener, Counters())
-        elif not feed.followed_by_many:
+        elif feed.is_stream:
             raise click.UsageError(f"{feed.source} can be read by only one process: omit --workers")
         else:
             table = multiprocessing.get_context("spawn").RawArray("d", Counters.table_cells(settings.workers))
@@ -72,7 +73,10 @@ def serve_as_worker(
     settings: Settings, table: Any, listener: socket.socket, number: int, on_serving: Callable[[], object]
 ) -> None:
     """Serve in a worker process, and call `on_serving` once it listens. `number` is its row of `table`."""
-    with opened_until_signal(settings.feed, settings.log_format, settings.log_level) as feed, listener:
+    with (
+        opened_until_signal(settings.feed, settings.headers, settings.log_format, settings.log_level) as feed,
+        listener,
+    ):
         _serve(settings, feed, listener, Counters(table, number), on_serving)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
 from market_index import Freshness
-from market_index_feeds import Feed, FeedError, NoVersion, Receipt, StoreError, Target, mirror
+from market_index_feeds import Feed, FeedError, NoVersion, Position, Receipt, Store, StoreError, mirror
 from tests.feeds.contract.medium import Ticks
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.scripted import MemoryStore, SteppedSource
@@ -24,7 +25,7 @@ class Mirroring:
         self.left_out: frozenset[object] = frozenset()
         self.opened = 0
 
-    def open(self) -> Target:
+    def open(self) -> Store:
         self.opened += 1
         if self.target.failure == "failing":
             raise StoreError("memory cannot be opened")
@@ -34,7 +35,7 @@ class Mirroring:
         self.source.read_in_thread(self.run)
 
     def run(self) -> None:
-        def on_written(target: Target, receipt: Receipt) -> None:
+        def on_written(target: Store, receipt: Receipt) -> None:
             assert target is self.target
             self.receipts.append(receipt)
 
@@ -62,11 +63,12 @@ def test_each_version_that_differs_is_one_transaction(mirroring: Mirroring):
 
 
 def test_the_first_version_is_reported_also_if_the_target_is_equal(mirroring: Mirroring):
-    mirroring.target.update([book(1, 1)], freshness=Freshness("slot 1"))
+    mirroring.source.freshness = Freshness("slot 1", datetime(2026, 11, 22, tzinfo=UTC))
+    mirroring.target.update([book(1, 1)], freshness=mirroring.source.freshness)
     mirroring.start()
     mirroring.source.step()
     mirroring.source.step()
-    assert mirroring.receipts == [Receipt(1)]
+    assert mirroring.receipts == [Receipt(position=Position("memory", 1))]
     assert mirroring.target.updates == 1
 
 
@@ -124,8 +126,9 @@ def test_a_target_that_always_conflicts_is_tried_again_later(mirroring: Mirrorin
     mirroring.target.on_update = None
     mirroring.source.step()
     assert spots(mirroring.target.index) == {1: "2"}
-    assert caplog.messages.count("memory was changed; making it equal again") == 9
-    assert "memory was changed; retrying" in caplog.messages
+    conflict = "memory was not written to: others have changed it"
+    assert caplog.messages.count(f"{conflict}; making it equal again") == 9
+    assert f"{conflict}; retrying" in caplog.messages
 
 
 def test_the_first_error_of_the_target_is_raised(mirroring: Mirroring):

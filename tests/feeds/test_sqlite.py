@@ -7,28 +7,32 @@ import random
 import shutil
 import signal
 import sqlite3
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from market_index import Freshness, LiveIndex, wire
 from market_index.errors import safe_repr
-from market_index_feeds import FeedError, StoreBusy, StoreError, open_feed, open_store
-from market_index_feeds import sqlite as module
-from market_index_feeds.sqlite import SqliteStore, is_sqlite
+from market_index_feeds import FeedError, StoreBusy, StoreError, file_watch, open_feed, open_store
+from market_index_feeds.sqlite import SqliteStore, Synchronous, file, is_sqlite, publishing, rows
 from tests.feeds.contract.medium import Reader
 from tests.feeds.made_up import book, pair, spots
-from tests.waiting import DEADLINE_SECONDS, eventually
+from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
 ONE, TWO, THREE = pair(1), pair(2), pair(3)
 CONTENT = {1: "1", 2: "2", 3: "3"}
 VALUES = (None, -1, 1 << 62, 0.5, "late", b"\xff\0", str(TWO), str(pair(9)))
 BOOK_COLUMNS = "pair", "revision", "digest", "body"
-CHANGE_COLUMNS = "revision", "token", "as_of", "published_at", "digest"
+CHANGE_COLUMNS = "follows", "revision", "token", "as_of", "published_at", "books", "digest"
 
 
 @pytest.fixture
@@ -56,7 +60,7 @@ def forge(path: Path, name: str, body: str | None) -> None:
     ((revision,),) = plain(path, "SELECT max(revision) FROM changes")
     assert isinstance(revision, int)
     text = None if body is None else body.encode()
-    row = name, revision, module._digest(name.encode(), revision, text), body
+    row = name, revision, rows.digest_of(name.encode(), revision, text), body
     plain(path, "INSERT OR REPLACE INTO books (pair, revision, digest, body) VALUES (?, ?, ?, ?)", *row)
 
 
@@ -96,26 +100,26 @@ class TestDamagedRows:
     def test_without_a_valid_row_of_the_last_change_its_freshness_is_not_known(
         self, filled: Path, column: str, value: object
     ):
-        newest = "rowid = (SELECT max(revision) FROM changes)"
         try:
-            plain(filled, f"UPDATE changes SET {column} = ? WHERE {newest}", value)
+            plain(filled, f"UPDATE last SET {column} = ?", value)
         except sqlite3.IntegrityError:
             return
         with Reader(open_feed(filled)) as reader, open_store(filled, synchronous="normal") as store:
             version = reader.pull()
             assert spots(reader.index) == CONTENT
-            is_hidden = (
-                column == "revision" and isinstance(value, int) and value < 1
-            )  # the first change is the last one
-            assert is_hidden or (reader.index.as_of, version.invalid) == (None, frozenset({None}))
+            assert (reader.index.as_of, version.invalid) == (None, frozenset({None}))
             receipt = store.update([book(2, 5)])
             reader.until(lambda version: version.position == receipt.position)
             assert (spots(reader.index), reader.index.as_of) == (CONTENT | {2: "5"}, None)
-            assert reader.versions[-1].invalid == frozenset()
+            assert (reader.versions[-1].invalid, receipt.position.number) == (frozenset(), 3)
 
     def test_a_valid_digest_does_not_make_a_change(self, filled: Path):
-        digest = module._digest_of_change((2, "token", "\x07", None))
-        plain(filled, "UPDATE changes SET token = 'token', as_of = char(7), published_at = NULL, digest = ?", digest)
+        digest = rows._digest_of_change((1, 7, 2, b"token", b"\x07", None, 3))
+        plain(
+            filled,
+            "UPDATE last SET follows = 7, token = 'token', as_of = char(7), published_at = NULL, digest = ?",
+            digest,
+        )
         with Reader(open_feed(filled)) as reader:
             assert (reader.pull().invalid, reader.index.as_of) == (frozenset({None}), None)
 
@@ -150,14 +154,44 @@ class TestDamagedRows:
             store.replace([book(1, 9)])
             assert (spots(store.read().index), store.read().invalid) == ({1: "9"}, frozenset())
 
-    def test_a_row_that_names_no_pair_is_only_counted(self, filled: Path):
+    def test_a_row_that_names_no_pair_may_be_of_any(self, filled: Path):
         with Reader(open_feed(filled)) as reader:
             reader.pull()
-            rows = "INSERT INTO books VALUES ('nonsense', 3, x'00', '{}'), ('NONSENSE', 3, ?, NULL)"
-            plain(filled, rows, module._digest(b"NONSENSE", 3, None))
-            reader.until(lambda _: reader.feed.rejected == 2)
-            assert (spots(reader.index), reader.index.as_of) == (CONTENT, "slot 1")
-            assert (reader.versions[-1].invalid, reader.feed.problem) == (frozenset(), None)
+            nameless = "INSERT INTO books VALUES ('nonsense', 3, x'00', '{}'), ('NONSENSE', 3, ?, NULL)"
+            plain(filled, nameless, rows.digest_of(b"NONSENSE", 3, None))
+            reader.until(lambda version: None in version.invalid)
+            assert (spots(reader.index), reader.index.as_of, reader.feed.rejected) == (CONTENT, None, 2)
+            with open_store(filled) as store:
+                receipt = store.replace([book(1, 1)], Freshness("slot 2"))
+            reader.until(lambda version: version.position == receipt.position)
+            assert (spots(reader.index), reader.index.as_of) == ({1: "1"}, "slot 2")
+
+    @pytest.mark.decision(24)
+    @pytest.mark.parametrize("damage", ["DELETE FROM books", "UPDATE books SET pair = x'00', body = zeroblob(9)"])
+    def test_a_lost_row_may_be_of_any_pair_until_the_content_is_replaced(self, filled: Path, damage: str):
+        with Reader(open_feed(filled)) as follower, open_store(filled) as store:
+            follower.pull()
+            plain(filled, f"{damage} WHERE pair = ?", str(ONE))
+            store.update([book(2, 4)], freshness=Freshness("slot 2"))
+            with Reader(open_feed(filled)) as late:
+                late.pull()
+                assert (spots(late.index), late.index.as_of) == ({2: "4", 3: "3"}, None)
+                assert (late.versions[-1].invalid, late.feed.rejected) == (frozenset({None}), 1)
+                fence = store.replace([book(2, 2)], Freshness("slot 3")).position
+                for reader in (late, follower):
+                    reader.until(lambda version: version.position == fence)
+                    assert (spots(reader.index), reader.index.as_of) == ({2: "2"}, "slot 3")
+
+    @pytest.mark.decision(24)
+    def test_a_zeroed_sector_never_drops_a_pair_of_a_known_state(self, filled: Path, tmp_path: Path):
+        copy, content, as_ofs = tmp_path / "copy.db", filled.read_bytes(), set[str | None]()
+        for at in range(0, len(content), 512):
+            copy.write_bytes(content[:at] + bytes(512) + content[at + 512 :])
+            with suppress(FeedError):
+                found = open_feed(copy).read()
+                assert spots(found) == CONTENT or found.as_of is None, at
+                as_ofs.add(found.as_of)
+        assert as_ofs == {"slot 1", None}
 
     @pytest.mark.parametrize(
         ("body", "reason"),
@@ -198,27 +232,66 @@ class TestDamagedRows:
         assert "equal" in outcomes
 
 
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file that no program has open, as `cp`."""
+    shutil.copyfile(source, target)
+
+
+def backup(source: Path, target: Path) -> None:
+    """Copy a store with SQLite's own means."""
+    with closing(sqlite3.connect(source)) as connection, closing(sqlite3.connect(target)) as copy:
+        connection.backup(copy)
+
+
+def run_and_die(path: Path, within: Callable[[], object] = lambda: None, after: int = 2) -> None:
+    """Publish three changes in a process that is then killed; run `within` after some of them."""
+    killed = get_context("fork").Process(target=publish_and_die, args=(path, within, after))
+    killed.start()
+    killed.join()
+
+
+def publish_and_die(path: Path, within: Callable[[], object], after: int) -> None:
+    store = open_store(path, synchronous="normal")
+    for number in range(1, 4):
+        store.publish(book(number, 9))
+        if number == after:
+            within()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def vacuum(source: Path, target: Path) -> None:
+    """Copy a store into other pages."""
+    plain(source, "VACUUM INTO ?", str(target))
+
+
+def install(source: Path, target: Path) -> None:
+    """Replace a file by a copy, as `install` and `rm` with `cp`."""
+    target.unlink()
+    shutil.copyfile(source, target)
+
+
 class TestOtherFileAtThePath:
-    @pytest.fixture(params=["an older copy", "another store", "a short history"])
+    @pytest.fixture(params=["an older copy", "a copy of the log before", "another store", "a short history"])
     def mixed(self, path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-        """A store that was renamed over that of a killed publisher, beside its log."""
+        """A store beside the log of a killed publisher of another content. Its inode is that of the store before."""
         new = tmp_path / "new.db"
-        with open_store(path, synchronous="normal") as store:
-            for spot in range(1, 200 if request.param == "a short history" else 3):
+        for spot in range(1, 100 if request.param == "a short history" else 3):
+            with open_store(path, synchronous="normal") as store:
                 store.publish(*[book(number, spot) for number in range(1, 40)])
-        if request.param == "an older copy":
-            shutil.copyfile(path, new)
-        else:
+                if spot == 2 and request.param == "a copy of the log before":
+                    backup(path, new)
+                    store.publish(*[book(number, 3) for number in range(1, 40)])
+            if spot == 1 and request.param == "an older copy":
+                shutil.copyfile(path, new)
+        if not new.exists():
             with open_store(new, synchronous="normal") as store:
                 store.replace([book(number, 500) for number in range(1, 40)])
-        killed = get_context("fork").Process(target=publish_and_die, args=(path,))
-        killed.start()
-        killed.join()
-        new.rename(path)
+        run_and_die(path)
+        shutil.copyfile(new, path)
         return path
 
     @pytest.mark.decision(33)
-    def test_a_log_of_another_file_is_refused_until_it_is_removed(self, mixed: Path, live: LiveIndex):
+    def test_a_log_of_another_content_is_refused_until_it_is_removed(self, mixed: Path, live: LiveIndex):
         log = Path(f"{mixed}-wal")
         before = mixed.read_bytes(), log.read_bytes()
         for use in (lambda: open_feed(mixed), lambda: open_store(mixed)):
@@ -229,25 +302,190 @@ class TestOtherFileAtThePath:
         assert (mixed.read_bytes(), log.read_bytes()) == before
         log.unlink()
         Path(f"{mixed}-shm").unlink()
-        assert set(read(mixed).values()) <= {"2", "500"}
+        assert len(set(read(mixed).values())) == 1
         assert len(read(mixed)) == 39
         with open_store(mixed) as store, open_feed(mixed) as feed:
             store.publish(book(1, 9))  # its log belongs to this file
             feed.start(live)
             assert spots(live)[1] == "9"
 
-    def test_a_copy_with_its_log_is_accepted_once_the_log_is_moved_into_it(self, path: Path, tmp_path: Path):
+    @pytest.mark.decision(33)
+    @pytest.mark.parametrize("way", [shutil.copyfile, install, os.replace])
+    @pytest.mark.parametrize("copied", [copy_file, backup, vacuum])
+    def test_an_earlier_copy_is_never_mixed_with_the_log(
+        self, path: Path, tmp_path: Path, way: Callable[..., object], copied: Callable[[Path, Path], object]
+    ):
+        """However it was made, and however it was laid over the store of a killed publisher."""
+        states, copies, accepted = list[dict[int, str | None]](), list[Path](), set[int]()
+        for state in range(6):
+            with open_store(path, synchronous="normal") as store:
+                for spot in range(1, 4):
+                    store.publish(*[book(number, 10 * state + spot) for number in range(state, 40)])
+                states.append(spots(store.read().index))
+            copies.append(tmp_path / f"{state}.db")
+            copied(path, copies[-1])
+        run_and_die(path)
+        log = Path(f"{path}-wal").read_bytes()
+        for state, copy in enumerate(copies):
+            Path(f"{path}-wal").write_bytes(log)
+            Path(f"{path}-shm").unlink(missing_ok=True)
+            way(copy, path)
+            with suppress(FeedError):
+                assert read(path) == states[-1] | {1: "9", 2: "9", 3: "9"}
+                accepted.add(state)
+        assert accepted == (set() if copied is vacuum else {5})  # that on which the log began
+
+    @pytest.mark.decision(33)
+    def test_a_copy_from_the_middle_of_the_log_is_refused(self, filled: Path, tmp_path: Path):
+        """It is not mixed, and whoever restores it does not want the changes after it."""
+        copy = tmp_path / "copy.db"
+        run_and_die(filled, lambda: backup(filled, copy))
+        shutil.copyfile(copy, filled)
+        with pytest.raises(FeedError, match="belongs to another file, or to other content of this one"):
+            open_feed(filled)
+        Path(f"{filled}-wal").unlink()
+        Path(f"{filled}-shm").unlink()
+        assert read(filled) == CONTENT | {1: "9", 2: "9"}
+
+    @pytest.mark.parametrize("flips", [60, pytest.param(600, marks=pytest.mark.thorough)])
+    def test_a_damaged_log_shows_a_published_state_or_none(self, filled: Path, tmp_path: Path, flips: int):
+        run_and_die(filled)
+        randomly, copy, log = random.Random(flips), tmp_path / "copy.db", Path(f"{filled}-wal").read_bytes()
+        states = [CONTENT]
+        for number in range(1, 4):
+            states.append(states[-1] | {number: "9"})
+        for _ in range(flips):
+            at = randomly.randrange(len(log))
+            for suffix in ("", "-shm"):
+                Path(f"{copy}{suffix}").unlink(missing_ok=True)
+            Path(f"{copy}-wal").write_bytes(log[:at] + bytes([log[at] ^ 1 << randomly.randrange(8)]) + log[at + 1 :])
+            shutil.copyfile(filled, copy)
+            with suppress(FeedError):
+                assert read(copy) in states, at
+
+    def test_a_log_whose_restored_pages_are_damaged_belongs_to_one_file_only(self, filled: Path, tmp_path: Path):
+        other, copy = tmp_path / "other.db", tmp_path / "copy.db"
+        with open_store(other) as store:
+            store.publish(book(4, 4))
+        with open_store(filled) as store:
+            store.publish(book(1, 8))
+            backup(other, filled)
+            log = Path(f"{filled}-wal").read_bytes()
+            shutil.copyfile(filled, copy)
+            for laid, damage, content in (
+                (copy, 1, CONTENT | {1: "8"}),
+                (other, 0, {4: "4"}),
+                (other, 1, None),
+            ):
+                Path(f"{laid}-wal").write_bytes(log[:-1] + bytes([log[-1] ^ damage]))
+                Path(f"{laid}-shm").unlink(missing_ok=True)
+                if content is None:
+                    with pytest.raises(FeedError, match="belongs to another file"):
+                        read(laid)
+                else:
+                    assert read(laid) == content
+
+    @pytest.mark.decision(33)
+    def test_a_store_into_which_another_program_wrote_is_read_and_written(self, filled: Path, tmp_path: Path):
+        copy = tmp_path / "copy.db"
+        shutil.copyfile(filled, copy)
+        with closing(sqlite3.connect(copy)) as other:  # so that the log is not moved into the file
+            other.execute("CREATE TABLE _sequence (number INTEGER)")
+            other.execute("ANALYZE")
+            other.commit()
+            assert Path(f"{copy}-wal").stat().st_size
+            assert read(copy) == CONTENT
+            with open_store(copy) as store:
+                store.publish(book(1, 9))
+                other.execute("INSERT INTO _sequence VALUES (1)")
+                other.commit()
+                assert read(copy) == CONTENT | {1: "9"}
+
+    def test_a_store_is_opened_while_a_publisher_begins_the_log_anew(
+        self, filled: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        def publish_meanwhile(*arguments: Any) -> Iterator[object]:
+            monkeypatch.undo()
+            transactions = read_transactions(*arguments)
+            yield next(transactions)
+            store.publish(*[book(number, 9) for number in range(1, 300)])  # over the transactions that are read next
+            yield from transactions
+
+        read_transactions = file._transactions
+        with open_store(filled) as store:
+            for spot in range(5, 8):
+                store.publish(book(1, spot))
+            plain(filled, "PRAGMA wal_checkpoint(PASSIVE)")
+            monkeypatch.setattr(file, "_transactions", publish_meanwhile)
+            assert read(filled) == dict.fromkeys(range(1, 300), "9")
+
+    def test_a_log_of_which_a_part_was_moved_is_that_of_the_file(self, filled: Path, tmp_path: Path):
+        for moved in range(1, 4):
+            run_and_die(filled, lambda: plain(filled, "PRAGMA wal_checkpoint(PASSIVE)"), after=moved)
+            copy = tmp_path / "copy.db"
+            for suffix in ("", "-wal"):
+                shutil.copyfile(f"{filled}{suffix}", f"{copy}{suffix}")
+            assert read(copy) == CONTENT | {1: "9", 2: "9", 3: "9"}
+            shutil.copyfile(f"{filled}-wal", tmp_path / "other.db-wal")
+            (tmp_path / "copy.db").unlink()
+
+    def test_a_copy_with_its_log_is_accepted(self, path: Path, tmp_path: Path):
         with open_store(path) as store, open_feed(path) as reader:
             store.publish(book(1, 1))
             copy = tmp_path / "copy.db"
             shutil.copyfile(path, copy)
             shutil.copyfile(f"{path}-wal", f"{copy}-wal")
             assert reader.read()
-        with pytest.raises(FeedError, match=r"copied with its log.*wal_checkpoint") as raised:
-            open_feed(copy)
-        remedy = str(raised.value).rpartition("'PRAGMA ")[2].removesuffix("')")
-        plain(copy, f"PRAGMA {remedy}")
         assert read(copy) == {1: "1"}
+
+    @pytest.mark.decision(33)
+    @pytest.mark.parametrize("has_log", [False, True])
+    def test_a_copy_of_another_store_is_restored_in_place(self, filled: Path, tmp_path: Path, *, has_log: bool):
+        other = tmp_path / "other.db"
+        with open_store(other) as store:
+            for spot in range(4, 30):
+                store.publish(book(4, spot), book(5, spot))
+        with open_store(filled) as store, Reader(open_feed(filled)) as reader:
+            reader.pull()
+            if has_log:
+                store.publish(book(1, 8))
+            backup(other, filled)
+            reader.until(lambda version: spots(version.index) == {4: "29", 5: "29"})
+            assert read(filled) == {4: "29", 5: "29"}  # before any change by a store
+            shutil.copyfile(filled, tmp_path / "killed.db")
+            shutil.copyfile(f"{filled}-wal", tmp_path / "killed.db-wal")
+            assert read(tmp_path / "killed.db") == {4: "29", 5: "29"}
+            with open_store(filled) as second:
+                fence = second.publish(book(6, 6)).position
+            reader.until(lambda version: version.position == fence)
+            assert spots(store.read().index) == {4: "29", 5: "29", 6: "6"}
+
+    @pytest.mark.decision(33)
+    def test_a_file_with_two_names_is_refused(self, filled: Path, tmp_path: Path):
+        """SQLite would have a log for each."""
+        os.link(filled, tmp_path / "link.db")
+        for name in (filled, tmp_path / "link.db"):
+            with pytest.raises(FeedError, match="must have one name, got a file with hard links"):
+                open_feed(name)
+            with pytest.raises(StoreError, match="must have one name"):
+                open_store(name)
+        (tmp_path / "link.db").unlink()
+        (tmp_path / "symbolic.db").symlink_to(filled)
+        assert read(tmp_path / "symbolic.db") == CONTENT
+
+    @pytest.mark.decision(33)
+    def test_a_file_that_is_mounted_by_itself_is_refused(self, filled: Path, tmp_path: Path):
+        (mounted := tmp_path / "a b.db").touch()  # a space is escaped in the list of mounts
+        if sys.platform != "linux" or subprocess.run(["mount", "--bind", filled, mounted], check=False).returncode:
+            pytest.skip("this user must not mount")
+        try:
+            with pytest.raises(FeedError, match="must have one name, got a file that is mounted: mount its folder"):
+                open_feed(mounted)
+            with pytest.raises(StoreError, match="mount its folder"):
+                open_store(mounted)
+        finally:
+            subprocess.run(["umount", mounted], check=True)
+        assert read(filled) == CONTENT
 
     @pytest.mark.decision(33)
     def test_a_reader_follows_a_file_that_is_renamed_over_it_once_its_publishers_have_ended(
@@ -281,6 +519,22 @@ class TestOtherFileAtThePath:
                     use()
         assert filled.read_bytes() == before
 
+    def test_a_file_that_is_renamed_over_it_while_it_is_opened_is_not_read_with_its_log(
+        self, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        def rename_before(path: Path) -> file.State:
+            monkeypatch.undo()
+            (tmp_path / "new.db").rename(path)
+            return state_of_file(path)
+
+        state_of_file = file._state_of_file
+        run_and_die(filled)
+        shutil.copyfile(filled, tmp_path / "new.db")
+        monkeypatch.setattr(file, "_state_of_file", rename_before)
+        with pytest.raises(FeedError, match="another file was renamed over it"):
+            open_feed(filled)
+        assert read(filled) == CONTENT | {1: "9", 2: "9", 3: "9"}
+
     def test_nothing_is_written_if_it_is_renamed_within_a_change(
         self, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
@@ -291,8 +545,8 @@ class TestOtherFileAtThePath:
                 filled.rename(tmp_path / "away.db")
                 return row(pair, revision, body)
 
-            row = module._row
-            monkeypatch.setattr(module, "_row", rename_and_row)
+            row = rows.row
+            monkeypatch.setattr(rows, "row", rename_and_row)
             with pytest.raises(StoreError, match="another file is at its path, or none"):
                 store.publish(book(1, 9))
             (tmp_path / "away.db").rename(filled)
@@ -316,17 +570,43 @@ class TestOtherFileAtThePath:
             assert (reader.index.as_of, spots(store.read().index)) == ("slot 1", expected)
 
 
-def backup(source: Path, target: Path) -> None:
-    """Copy a store with SQLite's own means."""
-    with closing(sqlite3.connect(source)) as connection, closing(sqlite3.connect(target)) as copy:
-        connection.backup(copy)
+class TestWaiting:
+    @pytest.mark.skipif(sys.platform != "linux", reason="inotify")
+    def test_a_reader_is_woken_by_each_change_and_by_another_file(
+        self, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(file_watch, "CHECK_SECONDS", 100 * DEADLINE_SECONDS)
+        stop, found = Event(), list[dict[int, str | None]]()
+        reader = in_thread(lambda: found.extend(spots(version.index) for version in open_feed(filled).versions(stop)))
+        eventually(lambda: found[-1:] == [CONTENT])
+        with open_store(filled) as store:
+            for spot in range(20, 30):
+                store.publish(book(1, spot))
+                eventually(lambda spot=spot: found[-1][1] == str(spot))  # type: ignore[misc]  # a default
+            store.replace([book(2, 2)])
+            eventually(lambda: found[-1] == {2: "2"})
+        with open_store(tmp_path / "new.db") as store:
+            store.publish(book(4, 4))
+        (tmp_path / "new.db").rename(filled)
+        eventually(lambda: found[-1] == {4: "4"})
+        stop.set()
+        os.utime(filled)
+        reader.join()
 
-
-def publish_and_die(path: Path) -> None:
-    store = open_store(path, synchronous="normal")
-    for number in range(1, 4):
-        store.publish(book(number, 9))
-    os.kill(os.getpid(), signal.SIGKILL)
+    @pytest.mark.parametrize("reason", ["another system", "too many watches"])
+    def test_a_reader_polls_where_nothing_is_reported(self, filled: Path, reason: str, monkeypatch: pytest.MonkeyPatch):
+        if reason == "another system":
+            monkeypatch.setattr(file_watch, "sys", SimpleNamespace(platform="darwin"))
+        else:
+            failing = SimpleNamespace(inotify_init1=lambda _: -1, inotify_add_watch=lambda *_: -1)
+            monkeypatch.setattr(file_watch, "ctypes", SimpleNamespace(CDLL=lambda _: failing))
+        with Reader(open_feed(filled)) as reader, open_store(filled) as store:
+            reader.pull()
+            for number in range(1, 6):
+                waits = reader.stop.waits
+                fence = store.publish(book(4, number)).position
+                reader.until(lambda version, fence=fence: version.position == fence)  # type: ignore[misc]  # a default
+                assert reader.stop.waits > waits
 
 
 class TestPublishers:
@@ -351,9 +631,9 @@ class TestPublishers:
                     store.publish(book(1, 8))
                 with pytest.raises(StoreBusy, match=r"cannot be read: others have been writing for 0\.05 seconds"):
                     other.submit(store.read).result(DEADLINE_SECONDS)
-                return module._row(pair, revision, body)
+                return rows.row(pair, revision, body)
 
-            monkeypatch.setattr(module, "_row", publish_another)
+            monkeypatch.setattr(rows, "row", publish_another)
             store.publish(book(1, 9))
             assert spots(store.read().index) == CONTENT | {1: "9"}
 
@@ -370,7 +650,7 @@ class TestPublishers:
     def test_the_log_is_moved_into_the_file_beside_readers_and_publishers(
         self, filled: Path, tmp_path: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(module, "LOG_BYTES", 100_000)
+        monkeypatch.setattr(publishing, "LOG_BYTES", 100_000)
         with open_store(filled) as store, open_store(filled) as other, open_feed(filled) as feed:
             feed.start(live)
             spot = 10
@@ -390,7 +670,7 @@ class TestPublishers:
             eventually(lambda: spots(live) == {1: str(spot), 2: str(spot), 3: "3"})
 
     def test_a_reader_that_is_far_behind_reads_all_rows(self, filled: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(module, "MAX_CHANGES", 3)
+        monkeypatch.setattr(rows, "MAX_CHANGES", 3)
         with open_store(filled) as store, Reader(open_feed(filled)) as reader:
             reader.pull()
             for spot in range(10, 20):
@@ -415,7 +695,10 @@ class TestOpening:
             (os.mkfifo, "must be a regular file"),
             (lambda path: path.write_bytes(b"\0 not a store\n" * 99), "file is not a database"),
             (lambda path: plain(path, "CREATE TABLE t (x)"), "got a file of the application 0x0"),
-            (lambda path: plain(path, "PRAGMA application_id = 0x6d6b6903"), "application 0x6d6b6903"),
+            (
+                lambda path: plain(path, "PRAGMA application_id = 0x6d6b6904"),
+                "application 0x6d6b6904: .*market-index dump OLD.db > books.ndjson.*market-index publish NEW.db",
+            ),
         ],
     )
     def test_a_file_that_is_no_store_is_refused(self, path: Path, make: Callable[[Path], object], reason: str):
@@ -424,7 +707,7 @@ class TestOpening:
         with pytest.raises(FeedError, match=f"market.db cannot be opened: .*{reason}"):
             open_feed(path)
         with pytest.raises(StoreError, match=f"market.db cannot be opened: .*{reason}"):
-            open_store(path, make=False)
+            open_store(path, create=False)
         assert (path.read_bytes() if path.is_file() else b"") == before
 
     def test_a_missing_file_beside_a_log_is_refused(self, path: Path):
@@ -445,17 +728,18 @@ class TestOpening:
         ("options", "reason"),
         [
             ({"wait": -1}, "wait must be 0 or more"),
-            ({"wait": float("nan")}, "wait"),
-            ({"synchronous": "off"}, "'full'"),
+            ({"wait": float("nan")}, "wait must be 0 or more seconds, got nan"),
+            ({"wait": "1"}, "wait must be 0 or more seconds, got '1'"),
+            ({"synchronous": "off"}, "synchronous must be 'full' or 'normal', got 'off'"),
         ],
     )
     def test_an_invalid_option_is_refused(self, path: Path, options: dict[str, object], reason: str):
-        with pytest.raises(ValueError, match=reason):
+        with pytest.raises(StoreError, match=f"market.db cannot be opened: {reason}"):
             open_store(path, **options)  # type: ignore[arg-type]  # invalid on purpose
         assert not path.exists()
 
     @pytest.mark.parametrize("synchronous", ["full", "normal"])
-    def test_synchronous_is_that_of_sqlite(self, path: Path, synchronous: module.Synchronous):
+    def test_synchronous_is_that_of_sqlite(self, path: Path, synchronous: Synchronous):
         with SqliteStore(path, synchronous=synchronous, wait=float("inf")) as store:
             (level,) = store._connection.sqlite.execute("PRAGMA synchronous").fetchone()
             assert level == {"full": 2, "normal": 1}[synchronous]

@@ -1,0 +1,268 @@
+"""An open SQLite file, and whether the log beside it is its own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from io import FileIO
+from pathlib import Path
+from time import sleep
+from typing import Final, Literal, TypeAlias
+
+from market_index_feeds.errors import Busy, FeedError, reason_of
+from market_index_feeds.file_lock import try_lock
+
+SUFFIXES: Final = {".db", ".sqlite", ".sqlite3"}
+"""A file with one of these suffixes is a store, regardless of its content."""
+
+APPLICATION_ID: Final = int.from_bytes(b"mki\x05")
+"""The application id in the header of the file. Its last byte is the version of the schema."""
+
+Synchronous: TypeAlias = Literal["full", "normal"]
+"""SQLite's `PRAGMA synchronous`: acknowledged changes survive a power cut (full), or only a crash of programs."""
+
+Identity: TypeAlias = tuple[int, int]
+"""The device and inode of a file. No other file has them while it is open or exists."""
+
+_BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+State: TypeAlias = tuple[int, int]
+"""The version of the schema, which SQLite counts, and the number of the last change. Both are in the first page."""
+
+_REPUBLISH: Final = (
+    ": write its books with the release that made it (market-index dump OLD.db > books.ndjson), and publish them into"
+    " a new store (market-index publish NEW.db books.ndjson)"
+)
+_TEXT_SUFFIXES: Final = {".csv", ".json", ".jsonl", ".ndjson"}
+
+# A book of 50 levels a side fits a page of 8 KiB. `last` is the first table, so that its row is in the second page.
+_SCHEMA: Final = f"""
+PRAGMA page_size = 8192;
+PRAGMA journal_mode = WAL;
+BEGIN;
+CREATE TABLE last (
+    id INTEGER PRIMARY KEY, follows INTEGER NOT NULL, revision INTEGER NOT NULL, token TEXT NOT NULL,
+    as_of TEXT, published_at TEXT, books INTEGER NOT NULL, digest BLOB NOT NULL
+);
+CREATE TABLE books (pair TEXT NOT NULL UNIQUE, revision INTEGER NOT NULL, digest BLOB NOT NULL, body TEXT);
+CREATE INDEX books_by_revision ON books (revision);
+CREATE TABLE changes (revision INTEGER PRIMARY KEY, token TEXT NOT NULL);
+PRAGMA application_id = {APPLICATION_ID};
+COMMIT;
+"""
+
+
+class Connection:
+    """An open file, for one thread at a time. `file` is its identity. Texts are read as bytes.
+
+    It reads nothing yet. If another file is renamed over it while it is opened, it is not `is_in_place`. Raises
+    `OSError`, `sqlite3.Error`, and `FeedError` if it is not a regular file with one name.
+    """
+
+    def __init__(self, path: Path, mode: Literal["ro", "rw"], wait: float) -> None:
+        # Not resolved, so that a changed link is noticed.
+        self.path: Path = path
+        self.file: Identity = _identity(path)  # SQLite does not report that a file is missing, and waits for a pipe
+        _require_one_name(path)
+        self._is_own_log = False
+        self.sqlite: sqlite3.Connection = sqlite3.connect(
+            f"{path.as_uri()}?mode={mode}", uri=True, timeout=wait, isolation_level=None, check_same_thread=False
+        )
+        self.sqlite.text_factory = bytes
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the path still names this file."""
+        try:
+            return _identity(self.path) == self.file
+        except (OSError, FeedError):
+            return False
+
+    def require_store(self) -> None:
+        """Raise `FeedError` if the file is not a store, or if its log belongs to another file.
+
+        Within a transaction: then no part of the log that it does not read is moved.
+        """
+        (application,) = self.sqlite.execute("PRAGMA application_id").fetchone()
+        if application != APPLICATION_ID:
+            is_older = application >> 8 == APPLICATION_ID >> 8
+            raise FeedError(
+                f"it must be a store of this version, got a file of the application {application:#x}"
+                f"{_REPUBLISH if is_older else ''}"
+            )
+        if not self._is_own_log:
+            # Once: nobody can exchange the log of an open file.
+            log = Path(f"{os.path.realpath(self.path)}-wal")
+            if log.exists() and not _belongs_to(log, _state_of_file(self.path), _state_of(self.sqlite)):
+                raise FeedError(
+                    f"its log ({log.name}) belongs to another file, or to other content of this one: put that back,"
+                    f" or remove the log and {self.path.name}-shm while no program has it open"
+                )
+            if not self.is_in_place:
+                raise FeedError("another file was renamed over it")
+            self._is_own_log = True
+
+    @contextmanager
+    def transaction(self, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> Iterator[sqlite3.Connection]:
+        """Run the body in one transaction. It is atomic: the body reads one state, and on error nothing is written."""
+        try:
+            # Inside `try`, because an interrupt may be raised when this returns.
+            self.sqlite.execute(begin)
+            yield self.sqlite
+            self.sqlite.execute("COMMIT")
+        finally:
+            if self.sqlite.in_transaction:
+                self.sqlite.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the file. Closing twice does no harm."""
+        self.sqlite.close()
+
+
+def _identity(path: Path) -> Identity:
+    """Return the identity of a file. Raises `OSError`, and `FeedError` if it is not a regular file."""
+    status = os.stat(path)  # noqa: PTH116  # `Path.stat` takes twice as long, at each poll
+    if not stat.S_ISREG(status.st_mode):
+        raise FeedError("it must be a regular file")
+    return status.st_dev, status.st_ino
+
+
+def _require_one_name(path: Path) -> None:
+    """Raise `FeedError` if the file has more than one name: SQLite would have a log for each. Links do no harm."""
+    name = os.fsencode(os.path.realpath(path))
+    mounts: list[bytes] = []
+    with suppress(OSError):  # not Linux
+        mounts = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    if path.stat().st_nlink > 1:
+        raise FeedError("it must have one name, got a file with hard links")
+    if any(line.split(b" ")[4].decode("unicode_escape").encode("latin-1") == name for line in mounts):
+        raise FeedError("it must have one name, got a file that is mounted: mount its folder")
+
+
+def _state_of(sqlite: sqlite3.Connection) -> State:
+    """Return the state that a connection reads."""
+    (schema,), (number,) = (sqlite.execute(f"PRAGMA {name}_version").fetchone() for name in ("schema", "user"))
+    return schema, number
+
+
+def _state_of_file(path: Path) -> State:
+    """Return the state of a file without its log.
+
+    SQLite reads the content. If this process opened and closed the file by itself, it would release the locks of its
+    other connections: POSIX locks belong to a process, and end when any descriptor of the file is closed.
+    """
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")  # otherwise it rejects a file without its last pages
+        return _state_of(connection)
+
+
+def _belongs_to(log: Path, file: State, read: State) -> bool:
+    """Whether a log belongs to a file, given the states of the file alone and of both together.
+
+    It does so if its first change follows that of the file, or if the state of the file is one of the log, of which a
+    part was moved into the file. A log with all pages, as after a restore with SQLite's own means, belongs to any file.
+    """
+    pages, states, has_all = dict[int, bytes](), list[State](), False
+    with log.open("rb", buffering=0) as opened:
+        header = opened.read(32)
+        for new, size in _transactions(opened, header):
+            pages.update({page: content for page, content in new.items() if page not in pages})
+            if 1 in new:
+                states.append((int.from_bytes(new[1][40:44]), int.from_bytes(new[1][60:64])))
+            # Only up to the state that SQLite reads: it ignores all that follows a damaged frame.
+            if states and states[-1] == read:
+                has_all = pages.keys() >= set(range(1, size + 1))
+        opened.seek(0)
+        is_begun_anew = opened.read(32) != header  # meanwhile, by a program that has the file open
+    if is_begun_anew or not states or has_all or file in states:
+        return True
+    schema, number = states[0]
+    return file[0] <= schema and file[1] == (_followed_by(pages) if 2 in pages else number)
+
+
+def _transactions(log: FileIO, header: bytes) -> Iterator[tuple[dict[int, bytes], int]]:
+    """Yield the new pages of each transaction of a log, and the number of all pages. Only the first two have content.
+
+    https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+    """
+    page_bytes = min(int.from_bytes(header[8:12]), 65_536)
+    # SQLite locks this page, and never writes it.
+    new = {(1 << 30) // page_bytes + 1: b""} if page_bytes else {}
+    while len(frame := log.read(24)) == 24 and frame[8:16] == header[16:24]:
+        page, content = int.from_bytes(frame[:4]), log.read(page_bytes)
+        new[page] = content if page <= 2 else b""
+        if size := int.from_bytes(frame[4:8]):  # the last page of a transaction
+            yield new, size
+            new = {}
+
+
+def _followed_by(pages: Mapping[int, bytes]) -> int:
+    """Return the number of the change that is followed by the one of these pages."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(pages[1][:18] + b"\1\1" + pages[1][20:] + pages[2])  # as a file without a log
+        connection.execute("PRAGMA writable_schema = ON")  # otherwise it rejects a file without its last pages
+        (follows,) = connection.execute("SELECT follows FROM last").fetchone()
+        return int(follows)
+
+
+def create_file(path: Path) -> None:
+    """Create an empty store, unless another process is faster. No process sees an incomplete one."""
+    if path.suffix.lower() in _TEXT_SUFFIXES:
+        raise FeedError(f"a store must be a SQLite file such as {path.stem}.db, got the name of a text file")
+    path = Path(os.path.realpath(path))
+    log = Path(f"{path}-wal")
+    if log.exists() and log.stat().st_size:
+        # SQLite would remove it.
+        raise FeedError(f"the file is missing, but its log ({log.name}) exists: put the file back, or remove the log")
+    folder = os.open(path.parent, os.O_RDONLY)
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+    try:
+        with closing(sqlite3.connect(f"{new.as_uri()}?mode=rwc", uri=True, isolation_level=None)) as connection:
+            connection.executescript(_SCHEMA)
+        # Not by a link, because a process that is killed would leave a file with two names.
+        while not try_lock(folder):
+            sleep(0.001)
+        if not path.exists():
+            new.rename(path)
+    finally:
+        os.close(folder)
+        new.unlink(missing_ok=True)
+
+
+@contextmanager
+def errors(path: Path) -> Iterator[None]:
+    """Convert errors of the file and of SQLite into `FeedError`, with a remedy where there is one."""
+    try:
+        yield
+    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:  # the last one if a damaged schema is in a message
+        remedy, code = "", code_of(error) if isinstance(error, sqlite3.Error) else 0
+        if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
+            remedy = f" (this user must be able to read {path.name}, and to write its folder and {path.name}-wal, -shm)"
+        raise (Busy if code in _BUSY else FeedError)(f"{reason_of(error)}{remedy}") from error
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """Return the primary code of an error; 0 for those of the Python module itself."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def is_sqlite(path: str) -> bool:
+    """Whether a path is that of a store: by its suffix, otherwise by its content."""
+    file = Path(path)
+    if file.suffix.lower() in SUFFIXES:
+        return True
+    try:
+        # SQLite reads a file of one byte as an empty database.
+        if _identity(file.absolute()) and file.stat().st_size >= 512:
+            _state_of_file(file.absolute())
+            return True
+    except sqlite3.Error as error:
+        # What cannot be read is described better by what reads lines.
+        return code_of(error) not in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN}
+    except (FeedError, OSError, ValueError):
+        pass
+    return False

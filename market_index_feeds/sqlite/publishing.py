@@ -1,0 +1,162 @@
+"""The store in a SQLite file, opened for publishing."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from threading import Event
+from typing import Final, final
+
+from market_index_feeds.errors import FeedError
+from market_index_feeds.names import shown_name
+from market_index_feeds.source import Position, Version
+from market_index_feeds.sqlite.file import Connection, Synchronous, create_file, errors
+from market_index_feeds.sqlite.reading import SqliteSource
+from market_index_feeds.sqlite.rows import ROWS, Change, is_valid, last_change, pair_of, put, put_change
+from market_index_feeds.store import WAIT_SECONDS, CheckedChange, Receipt, Store
+
+LOG_BYTES: Final = 8 * 1024 * 1024
+"""About how many bytes of changes a store writes before it moves the log into the file."""
+
+_CLOSE_WAIT_SECONDS: Final = 0.1
+
+
+@final
+class SqliteStore(Store):
+    """A file, opened for publishing. It is created if it is missing and `create` is true.
+
+    Any number of processes may have it open; they take turns to write. A call that waits longer than `wait` seconds
+    raises `StoreBusy`. With `synchronous="normal"`, acknowledged changes survive a crash of programs, but not a power
+    cut. If another file is renamed over it, nothing more is published.
+
+    Raises:
+        StoreError: The file is not a store, or cannot be opened or created.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        wait: float = WAIT_SECONDS,
+        synchronous: Synchronous = "full",
+        create: bool = True,
+    ) -> None:
+        super().__init__(shown_name(os.fspath(path)), wait)
+        self._path = Path(path).absolute()
+        self._log_bytes = 0
+        with self._errors("cannot be opened"), errors(self._path):
+            self._open(synchronous, create=create)
+
+    def _open(self, synchronous: Synchronous, *, create: bool) -> None:
+        if create and not self._path.exists():
+            create_file(self._path)
+        # It reads nothing yet. Closing a connection that has read a log copies the log into the file.
+        self._connection = Connection(self._path, "rw", self._wait)
+        try:
+            # So another connection, which is read-only, checks whether it is the log of this file.
+            with closing(Connection(self._path, "ro", self._wait)) as reader, reader.transaction("BEGIN"):
+                reader.require_store()
+            self._require_in_place()
+            self._prepare(synchronous)
+            self._source = SqliteSource(self._path)
+            self._checkpointer = Connection(self._path, "rw", self._wait)
+            self._require_in_place()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _prepare(self, synchronous: Synchronous) -> None:
+        sqlite = self._connection.sqlite
+        sqlite.execute("PRAGMA journal_mode = WAL").fetchone()  # a copy may have another one
+        sqlite.execute("PRAGMA wal_autocheckpoint = 0")
+        sqlite.execute(f"PRAGMA synchronous = {synchronous}")
+        sqlite.execute("PRAGMA cache_size = -16384")  # 2 MiB would read each page twice in a call with 1,000 books
+
+    def _position(self) -> Position:
+        with errors(self._path):
+            self._require_in_place()
+            return last_change(self._connection.sqlite).position
+
+    def _read(self) -> Version:
+        with errors(self._path):
+            self._require_in_place()
+            self._source.read_from(self._connection, Event())
+            return self._source.content
+
+    def _write(self, change: CheckedChange, after: Position | None) -> Receipt:
+        bodies = {str(pair): body for pair, body in change.bodies.items()}
+        with errors(self._path):
+            self._move_log(16_384 + sum(map(len, bodies.values())))
+            with self._connection.transaction("BEGIN IMMEDIATE") as sqlite:
+                last = last_change(sqlite)
+                self._require_position(after, last.position)
+                position = Position(secrets.token_hex(8), last.position.number + 1)
+                row = Change(position, change.freshness_after(last.freshness), last.rows)
+                if change.is_whole:
+                    published, retracted = _replace(sqlite, row, bodies)
+                else:
+                    published, retracted = len(bodies), _update(sqlite, row, bodies, map(str, change.retract))
+                put_change(sqlite, row)
+                self._require_in_place()
+        with suppress(OSError):
+            # SQLite does nothing after a commit that the system reports to readers.
+            os.utime(self._path)
+        return Receipt(published, retracted, position=position)
+
+    def _close(self) -> None:
+        """Move the log into the file, unless others keep that from it, and close it."""
+        self._checkpointer.close()
+        with suppress(sqlite3.Error):
+            if self._connection.is_in_place:
+                # So that another file may be renamed over it while it has readers.
+                self._connection.sqlite.execute(f"PRAGMA busy_timeout = {int(_CLOSE_WAIT_SECONDS * 1000)}")
+                self._connection.sqlite.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.close()
+
+    def _move_log(self, more_bytes: int) -> None:
+        """Move the log into the file if it is large enough."""
+        if self._log_bytes >= LOG_BYTES:
+            # A transaction of its own: the next one begins the log anew only if all of it was moved before.
+            with self._connection.transaction("BEGIN IMMEDIATE"):
+                self._checkpointer.sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self._log_bytes = 0
+        self._log_bytes += more_bytes
+
+    def _require_in_place(self) -> None:
+        if not self._connection.is_in_place:
+            raise FeedError("another file is at its path, or none: close the store and open it again")
+
+
+def _update(sqlite: sqlite3.Connection, change: Change, bodies: Mapping[str, bytes], pairs: Iterable[str]) -> int:
+    """Write books, and retract pairs. Return how many of these had a book."""
+    put(sqlite, change.position.number, bodies.items())
+    has_body = "SELECT body IS NOT NULL FROM books WHERE pair = ?"
+    stored = {pair: found for pair in pairs if (found := sqlite.execute(has_body, (pair,)).fetchone())}
+    put(sqlite, change.position.number, [(pair, None) for pair in stored])
+    return sum(is_stored for (is_stored,) in stored.values())
+
+
+def _replace(sqlite: sqlite3.Connection, change: Change, bodies: Mapping[str, bytes]) -> tuple[int, int]:
+    """Write the books that differ, and retract all other pairs. Return how many of each."""
+    differing, gone, is_damaged, rows = dict(bodies), list[str](), False, 0
+    for _, pair, revision, digest, body in sqlite.execute(ROWS):
+        rows += 1
+        name = str(pair, "ascii", "replace") if type(pair) is bytes else ""
+        if not is_valid(pair, revision, digest, body) or (name not in bodies and pair_of(pair) is None):
+            is_damaged = True
+        elif name not in bodies:
+            gone += [] if body is None else [name]
+        elif body == bodies[name]:
+            differing.pop(name, None)
+    changed: list[tuple[str, bytes | None]] = [*differing.items(), *[(pair, None) for pair in gone]]
+    if is_damaged or rows < change.rows:
+        # Readers read all rows: a reader of changes would not know what is removed.
+        sqlite.execute("DELETE FROM books")
+        sqlite.execute("DELETE FROM changes")
+        change.rows, changed = 0, list(bodies.items())
+    put(sqlite, change.position.number, changed)
+    return len(differing), len(gone)
