@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, Tokens, wire
 from market_index_cli.page.routes import labels_json, page_routes
-from market_index_http import Health, create_app
-from market_index_http.app import MarketIndexApp
+from market_index_http.operating.probes import Health
+from tests.apps import composed
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
 
@@ -67,11 +68,11 @@ def widest() -> OrderBook:
     )
 
 
-def app_with_page(live: LiveIndex, feed: FeedState | None = None, tokens: Tokens | None = None) -> MarketIndexApp:
+def app_with_page(live: LiveIndex, feed: FeedState | None = None, tokens: Tokens | None = None) -> Any:
     """Return an app with the page, and the stream of changes, whose books were published just now."""
     freshness = live.current.freshness.changed(published_at=datetime.now(UTC))
     live.update((), freshness=freshness)
-    app = create_app(live, stream=True, health=Health(feed or FeedState()))
+    app = composed(live, stream=True, health=Health(feed or FeedState()))
     app.router.routes.extend(page_routes(labels_json(tokens or Tokens())))
     return app
 

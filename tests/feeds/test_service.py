@@ -19,7 +19,8 @@ from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair, Pai
 from market_index.wire import format_time
 from market_index_feeds import FeedError, open_feed
 from market_index_feeds import service as module
-from market_index_http import create_app, stream
+from market_index_http.stream import audience
+from tests.apps import composed
 from tests.feeds.contract.medium import Reader, Ticks
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.services import HOLD, Answer, Front, sending, served
@@ -141,15 +142,15 @@ class TestStream:
         self, upstream: LiveIndex, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):
         """Each event is sent alone, and read at once, so that a part of a change would become a version."""
-        monkeypatch.setattr(stream, "PIECE_BYTES", 1)
+        monkeypatch.setattr(audience, "PIECE_BYTES", 1)
         monkeypatch.setattr(module, "GATHER_SECONDS", 0)
 
         def whole(step: int) -> MarketIndex:
             return MarketIndex([deep(number, step) for number in range(step, step + 20)], f"slot {step}")
 
         with (
-            served(create_app(upstream, stream=True)) as first,
-            served(create_app(live, stream=True)) as second,
+            served(composed(upstream, stream=True)) as first,
+            served(composed(live, stream=True)) as second,
             Reader(open_feed(first)) as hop,
             Reader(open_feed(second)) as reader,
         ):

@@ -22,8 +22,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from market_index import Freshness, LiveIndex, OrderBook
 from market_index.strategies import invalid_asset_id_texts, order_books, pairs
-from market_index_http import Health, create_app
+from market_index_http import create_app
+from market_index_http.operating.probes import Health
 from market_index_http.routes import file_route
+from tests.apps import composed
 from tests.asgi import request, request_cached
 from tests.feed_state import FeedState
 from tests.market_index_http.books import MIDDLE, fetch, numbered_pair, stock, target
@@ -203,7 +205,7 @@ TestContract.settings = settings(settings(), max_examples=settings().max_example
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    app = create_app(LiveIndex([MIDDLE]), health=Health(FeedState()))
+    app = composed(LiveIndex([MIDDLE]), health=Health(FeedState()))
     app.router.routes.append(file_route("/file", b"content" * 200))
     with served(app, stock(app)) as service:
         yield service

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from prometheus_client import Info
+from starlette._utils import get_route_path
 from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import PlainTextResponse
@@ -19,7 +21,7 @@ from starlette.routing import Mount, Route
 
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair
 from market_index_http import create_app
-from tests.asgi import request_cached
+from tests.asgi import request_cached, response_of_call, scope_of
 from tests.command import SAMPLE
 from tests.market_index_http.books import PAIR_LIST, stock
 from tests.metrics import samples_of
@@ -107,7 +109,7 @@ def test_a_failure_is_500_without_detail_also_below_middleware_of_the_host_and_l
     def fail(*_: object, **__: object) -> bytes:
         raise RuntimeError("a secret detail")
 
-    monkeypatch.setattr("market_index_http.bodies.encoded_pair_list", fail)
+    monkeypatch.setattr("market_index_http.snapshots.encoded_pair_list", fail)
     with served(host) as service:
         answer = service.pair_list("/api")
         assert (answer.status, answer.json) == (500, {"error": "Internal Server Error"})
@@ -115,22 +117,33 @@ def test_a_failure_is_500_without_detail_also_below_middleware_of_the_host_and_l
         eventually(lambda: "RuntimeError: a secret detail" in caplog.text)
 
 
-def test_middleware_of_the_app_sees_every_request_and_changes_no_cached_response():
-    """The command alone asks for a cached response before the app."""
-
+def test_middleware_of_the_app_sees_every_request():
     async def stamping(request: Any, call_next: Any) -> Any:
         response = await call_next(request)
         response.headers.append("x-stamp", "seen")
         return response
 
     app = create_app(LiveIndex([ONE]))
+    assert request_cached(app, PAIR_LIST) is not None
     app.add_middleware(BaseHTTPMiddleware, dispatch=stamping)
-    with served(app, stock(app)) as service:
-        for target in (PAIR_LIST, PAIR_LIST, "/trading-view/order-book", "/nowhere"):
-            assert service.request(target).headers["x-stamp"] == "seen"
-    cached = request_cached(app, PAIR_LIST)
-    assert cached is not None
-    assert "x-stamp" not in cached.headers
+    assert request_cached(app, PAIR_LIST) is None
+    for server in (stock(app), None):
+        with served(app, server) as service:
+            for target in (PAIR_LIST, PAIR_LIST, "/trading-view/order-book", "/nowhere"):
+                assert service.request(target).headers["x-stamp"] == "seen"
+
+
+@pytest.mark.parametrize("root_path", ["/", "/trading", "/trading-view", "/trading-view/", "/t", "/other", "", "/api"])
+@pytest.mark.parametrize("prefix", ["", "/api"])
+def test_a_root_path_that_is_only_a_prefix_of_the_text_changes_no_response(root_path: str, prefix: str):
+    app = create_app(LiveIndex([ONE]))
+    book = f"/trading-view/order-book?base={ONE.pair.base}&quote=ADA"
+    for target, key in ((PAIR_LIST, "pairs"), (book, "bids")):
+        scope = scope_of(prefix + target) | {"root_path": root_path}
+        is_found = get_route_path(scope) == target.partition("?")[0]
+        answer = response_of_call(app, scope)
+        assert answer.status == (200 if is_found else 404)
+        assert (key in json.loads(answer.body)) is is_found
 
 
 def test_only_a_live_index_is_served():
@@ -179,8 +192,8 @@ def test_the_collector_of_the_page_is_in_the_registry_of_the_host(tmp_path: Path
         assert service.pair_list("/api").status == 200
         assert service.request("/api/metrics").status == 404
         samples = samples_of(service.request("/metrics/"))
-    assert samples["market_index_requests_total", f"endpoint={PAIR_LIST}", "status=200"] == 1
-    assert samples["market_index_pairs", "worker=0"] == 0
+    assert samples["market_index_requests_total", "app=api", f"endpoint={PAIR_LIST}", "status=200"] == 1
+    assert samples["market_index_pairs", "app=api"] == samples["market_index_pairs", "app=other"] == 0
     assert any(name == "host_info" for name, *_ in samples), "the host has metrics of its own"
 
 

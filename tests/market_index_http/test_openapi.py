@@ -33,7 +33,9 @@ from market_index.strategies import (
     prices,
 )
 from market_index_feeds import open_feed
-from market_index_http import Health, create_app
+from market_index_http import create_app
+from market_index_http.operating.probes import Health
+from tests.apps import composed
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
 from tests.market_index_http.books import MIDDLE
@@ -67,7 +69,7 @@ class WithShortStreams:
 def service(feed: FeedState) -> Iterator[Service]:
     live = LiveIndex(open_feed(SAMPLE).read().values())
     live.update([], freshness=Freshness("slot 145000000"))
-    app = create_app(live, stream=True, health=Health(feed, max_stale=60), metrics=True, openapi=True)
+    app = composed(live, stream=True, health=Health(feed, max_stale=60), metrics=True, openapi=True)
     app.add_middleware(WithShortStreams)
     with served(app) as service:
         yield service
@@ -101,7 +103,7 @@ def test_it_describes_every_route_of_the_app():
         return {route.path for route in app.routes if isinstance(route, Route)}
 
     assert {path for path in CONTRACT["paths"] if path.startswith("/trading-view/")} == paths(create_app(LiveIndex()))
-    whole = create_app(LiveIndex(), stream=True, health=Health(), metrics=True, openapi=True)
+    whole = composed(LiveIndex(), stream=True, health=Health(), metrics=True, openapi=True)
     assert CONTRACT["paths"].keys() == paths(whole) - {"/openapi.json"}
 
 
@@ -162,7 +164,7 @@ EVENTS = {"book": "OrderBook", "change": "BookChange", "retract": "Pair", "versi
 
 def test_the_events_of_the_stream_are_as_described():
     live, found = LiveIndex([MIDDLE]), []
-    with served(create_app(live, stream=1)) as service, closing(Client(service.port)) as client:
+    with served(composed(live, stream=1)) as service, closing(Client(service.port)) as client:
         client.socket.sendall(b"GET /stream?levels=changed HTTP/1.1\r\nHost: test\r\n\r\n")
         response = HTTPResponse(client.socket)
         response.begin()
