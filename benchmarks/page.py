@@ -47,8 +47,7 @@ def changes(count: int) -> Iterator[Row]:
 
     one = book(random.Random(12), LEVELS)
     live = LiveIndex([one])
-    app = create_app(live, routes=[Stream(live).route()])
-    app.router.routes.extend(page_routes())
+    app = create_app(live, routes=[Stream(live).route(), *page_routes()])
     listener = bind("127.0.0.1", 0)
     threading.Thread(target=Server(app).run, args=([listener],), daemon=True).start()
     with sync_playwright() as driver:

@@ -1,13 +1,13 @@
 """The app: the two endpoints, the routes that its owner adds, and errors with the JSON body of the contract.
 
-A response of an endpoint needs nothing of Starlette, so the app asks the endpoint first, and calls Starlette only for
+A response of an endpoint needs nothing of Starlette, so the app asks its endpoints first, and calls Starlette only for
 errors and for all other routes. Middleware of the app itself sees every request: with it, Starlette is always called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol, TypeAlias, cast, final
+from typing import Any, Final, TypeAlias, cast, final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -30,16 +30,7 @@ MAX_AGE_SECONDS: Final = 2**31
 OnResponse: TypeAlias = Callable[[str, int], object]
 """Is called with the path of the route, which is empty if there is none, and with the status of each response."""
 
-
-class Endpoint(Protocol):
-    """A path, and what a request for it is answered."""
-
-    @property
-    def path(self) -> str:
-        """The path, relative to the path of the mount."""
-
-    def __call__(self, scope: Scope) -> Response:
-        """Return the response. Raises `HTTPException` if it is an error."""
+Endpoint: TypeAlias = PairListEndpoint | OrderBookEndpoint
 
 
 def create_app(
@@ -59,7 +50,7 @@ def create_app(
         max_age: A response has an ETag and `Cache-Control: no-cache`: a client may cache it, and revalidates it each
             time. With `max_age`, a client may reuse a response for that many seconds without revalidation, so a price
             may be that old.
-        routes: What the app has besides the two endpoints: those of `market_index_http.stream` and
+        routes: The other routes of the app, which cannot be changed later: those of `market_index_http.stream` and
             `market_index_http.operating`, or your own.
         on_response: Is called before each response with the path of its route, empty if there is none, and the status.
 
@@ -71,8 +62,9 @@ def create_app(
     ['/trading-view/pair-list', '/trading-view/order-book', '/stream']
 
     Raises:
-        TypeError: `live` is not a `LiveIndex`.
-        ValueError: `max_age` is not a whole number of seconds from 0 to 2^31.
+        TypeError: `live` is not a `LiveIndex`, `routes` contains something that is not a route, or `on_response` cannot
+            be called.
+        ValueError: `max_age` is not a whole number of seconds from 0 to 2^31, or a route has the path of an endpoint.
     """
     if type(live) is not LiveIndex:
         raise TypeError(
@@ -80,22 +72,29 @@ def create_app(
         )
     if max_age is not None and (type(max_age) is not int or not 0 <= max_age <= MAX_AGE_SECONDS):
         raise ValueError(f"max_age must be None or a whole number of seconds from 0 to 2^31, got {safe_repr(max_age)}")
+    if not (on_response is None or callable(on_response)):
+        raise TypeError(f"on_response must be None or a function, got {safe_repr(on_response)}")
     snapshots = Snapshots(live, b"no-cache" if max_age is None else b"max-age=%d" % max_age)
     endpoints = PairListEndpoint(snapshots.current), OrderBookEndpoint(snapshots.current)
-    return MarketIndexApp(endpoints, routes, on_response)
+    return MarketIndexApp(endpoints, tuple(routes), on_response or (lambda *_: None))
 
 
 @final
 class MarketIndexApp(Starlette):
     """A Starlette app that answers for its endpoints itself. `create_app` returns it."""
 
-    def __init__(
-        self, endpoints: Iterable[Endpoint], routes: Iterable[BaseRoute], on_response: OnResponse | None
-    ) -> None:
-        self._endpoints: Final = {one.path: one for one in endpoints}
+    def __init__(self, endpoints: Iterable[Endpoint], routes: tuple[BaseRoute, ...], on_response: OnResponse) -> None:
+        self._endpoints: Final = {endpoint.path: endpoint for endpoint in endpoints}
         self._on_response = on_response
+        for route in routes:
+            if not isinstance(route, BaseRoute):
+                raise TypeError(f"routes must contain routes, such as Stream(live).route(), got {safe_repr(route)}")
+            if getattr(route, "path", None) in self._endpoints:
+                raise ValueError(f"routes must not have the path of an endpoint, got {safe_repr(route)}")
         handlers: dict[Any, Any] = {HTTPException: _http_error, Exception: _server_error}
-        super().__init__(routes=[*map(_route, self._endpoints.values()), *routes], exception_handlers=handlers)
+        super().__init__(exception_handlers=handlers)
+        # A tuple: Starlette finds the endpoints first, as this app does, and no route can be inserted before them.
+        self.router.routes = (*map(_route, self._endpoints.values()), *routes)  # type: ignore[assignment]  # it is only read
         # A redirect would contain the host that the client named.
         self.router.redirect_slashes = False
 
@@ -103,12 +102,16 @@ class MarketIndexApp(Starlette):
         """Respond to a request."""
         response = self.cached_response(scope)
         if response is not None:
-            await send(response.start)
-            await send(response.body)
-        elif self._on_response is None or scope["type"] != "http":
-            await super().__call__(scope, receive, send)
-        else:
-            await super().__call__(scope, receive, self._reporting(scope, send))
+            await response(scope, receive, send)
+            return
+
+        async def send_reported(message: Message) -> None:
+            # Before it is sent, so that a client that has a response finds it counted.
+            if message["type"] == "http.response.start":
+                self._on_response(self._path_of(scope.get("endpoint")), message["status"])
+            await send(message)
+
+        await super().__call__(scope, receive, send_reported)
 
     def cached_response(self, scope: Scope) -> Response | None:
         """Return the response to a request, and report it.
@@ -116,34 +119,21 @@ class MarketIndexApp(Starlette):
         A server that sends its messages itself saves the task of a call. None: it must call the app, because the
         response is an error, or is of another route, or because the app has middleware.
         """
-        if scope["type"] != "http":
+        if scope["type"] != "http" or self.user_middleware:
             return None
-        path, root_path = scope["path"], scope.get("root_path")
-        # All paths start with a slash: what is found without a prefix is what Starlette finds, which cuts at a slash.
-        endpoint = self._endpoints.get(path.removeprefix(root_path) if root_path else path)
-        if endpoint is None or scope["method"] not in {"GET", "HEAD"} or self.user_middleware:
+        # Both paths start with a slash. So what is found without a prefix, Starlette finds too, which cuts at a slash.
+        endpoint = self._endpoints.get(scope["path"].removeprefix(scope.get("root_path", "")))
+        if endpoint is None or scope["method"] not in {"GET", "HEAD"}:
             return None
         try:
             response = endpoint(scope)
         except Exception:  # noqa: BLE001  # the route raises it too; Starlette responds to it and logs it
             return None
-        if self._on_response is not None:
-            self._on_response(endpoint.path, response.start["status"])
+        self._on_response(endpoint.path, response.start["status"])
         return response
 
-    def _reporting(self, scope: Scope, send: Send) -> Send:
-        """Return a `send` that reports a response before it is sent, so that a client that has it finds it counted."""
-        report = cast(OnResponse, self._on_response)
-
-        async def send_reported(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                report(self._path_of(scope.get("endpoint")), message["status"])  # routing has set it
-            await send(message)
-
-        return send_reported
-
     def _path_of(self, endpoint: object) -> str:
-        """Return the path of the route with this endpoint; empty if there is none."""
+        """Return the path of the route with this endpoint, which routing has set; empty if there is none."""
         return next((one.path for one in self.routes if isinstance(one, Route) and one.endpoint is endpoint), "")
 
 

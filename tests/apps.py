@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from market_index import LiveIndex
 from market_index_cli.server.counters import Counters
 from market_index_cli.server.metrics import WorkerMetrics
 from market_index_http import create_app
-from market_index_http.operating.description import description_route
-from market_index_http.operating.probes import Health, probe_routes
+from market_index_http.operating import Health, description_route, probe_routes
 from market_index_http.stream import Stream
 
 
@@ -20,9 +20,10 @@ def composed(
     health: Health | None = None,
     metrics: Counters | bool = False,
     openapi: bool = False,
+    others: Iterable[Any] = (),
 ) -> Any:
     """Return an app with these routes, as the command composes it. The server of a test calls its `end_streams`."""
-    routes: list[Any] = []
+    routes = [*others]
     streams = Stream(live, limit=1_000 if stream is True else stream) if stream else None
     if streams is not None:
         routes.append(streams.route())

@@ -9,7 +9,7 @@ from typing import Any
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, Tokens, wire
 from market_index_cli.page.routes import labels_json, page_routes
-from market_index_http.operating.probes import Health
+from market_index_http.operating import Health
 from tests.apps import composed
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
@@ -72,9 +72,8 @@ def app_with_page(live: LiveIndex, feed: FeedState | None = None, tokens: Tokens
     """Return an app with the page, and the stream of changes, whose books were published just now."""
     freshness = live.current.freshness.changed(published_at=datetime.now(UTC))
     live.update((), freshness=freshness)
-    app = composed(live, stream=True, health=Health(feed or FeedState()))
-    app.router.routes.extend(page_routes(labels_json(tokens or Tokens())))
-    return app
+    others = page_routes(labels_json(tokens or Tokens()))
+    return composed(live, stream=True, health=Health(feed or FeedState()), others=others)
 
 
 def fixed(value: Fraction) -> str:

@@ -39,6 +39,7 @@ from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from market_index.wire import error_to_json
+from market_index_cli.logs import LOG
 from market_index_http.bodies import Response
 
 CachedResponse: TypeAlias = Callable[[Scope], Response | None]
@@ -215,6 +216,7 @@ class Server(uvicorn.Server):
         self.waiting: dict[Connection, float] = {}
         """The connections that wait for their clients, longest first, with deadlines of the event loop's clock."""
         self._on_second = on_second
+        self._has_failed = False
         self._on_shutdown = on_shutdown
         super().__init__(
             uvicorn.Config(
@@ -237,9 +239,14 @@ class Server(uvicorn.Server):
         )
 
     async def each_second(self) -> None:
-        """Close overdue connections, and call `on_second`."""
+        """Close overdue connections, and call `on_second`. Its first failure is logged; the server continues."""
         self.close_overdue(asyncio.get_running_loop().time())
-        await asyncio.to_thread(self._on_second, len(self.server_state.connections))
+        try:
+            await asyncio.to_thread(self._on_second, len(self.server_state.connections))
+        except Exception:  # noqa: BLE001  # of any metric; it would end the server
+            if not self._has_failed:
+                LOG.exception("the metrics of this process cannot be updated")
+            self._has_failed = True
 
     def close_overdue(self, now: float) -> None:
         """Close overdue connections, each once its client has read the last response."""

@@ -15,7 +15,6 @@ from attrs import frozen
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
-from starlette.types import ASGIApp
 
 from market_index import LiveIndex, Tokens
 from market_index.wire import AS_OF, PUBLISHED_AT, error_to_json
@@ -32,8 +31,7 @@ from market_index_cli.server.workers import supervise
 from market_index_cli.tokens import read_tokens, tokens_of
 from market_index_feeds import Feed
 from market_index_http import create_app
-from market_index_http.operating.description import description_route
-from market_index_http.operating.probes import Health, probe_routes
+from market_index_http.operating import Health, description_route, probe_routes
 from market_index_http.stream import Stream
 
 
@@ -119,10 +117,19 @@ def _serve(
         *page_routes(labels_json(tokens_of(settings.feed, tokens) or Tokens())),
     )
     app = create_app(live, max_age=settings.max_age, routes=routes, on_response=counters.count)
+    if settings.cors_origin:
+        # Within the app, so that it also counts preflight requests.
+        app.add_middleware(
+            _Cors,
+            allow_origins=settings.cors_origin,
+            allow_methods=("GET", "HEAD"),
+            allow_headers=("If-None-Match",),
+            expose_headers=("ETag", AS_OF, PUBLISHED_AT),
+        )
     counters.set_gauge("max_connections", connections)
     counters.set_gauge("workers", settings.workers)
     server = Server(
-        _with_cors(app, settings.cors_origin),
+        app,
         access_log=settings.access_log,
         proxies=settings.forwarded_allow_ips,
         max_connections=connections,
@@ -154,16 +161,3 @@ class _Cors(CORSMiddleware):
             return found
         fields = {name: text for name, text in found.headers.items() if not name.startswith("content-")}
         return Response(error_to_json(bytes(found.body).decode()), found.status_code, fields, "application/json")
-
-
-def _with_cors(app: ASGIApp, origins: tuple[str, ...]) -> ASGIApp:
-    """Return an app that lets web pages of these origins read all responses, also errors; without origins, `app`."""
-    if not origins:
-        return app
-    return _Cors(
-        app,
-        allow_origins=origins,
-        allow_methods=("GET", "HEAD"),
-        allow_headers=("If-None-Match",),
-        expose_headers=("ETag", AS_OF, PUBLISHED_AT),
-    )

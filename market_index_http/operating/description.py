@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -15,23 +16,20 @@ from market_index_http.routes import ExactRoute
 
 def description_route() -> ExactRoute:
     """Return the route `/openapi.json`. It describes the routes of the app that it is a route of."""
-    bodies: dict[frozenset[str], Body] = {}
 
     async def respond(request: Request) -> Response:
         routes: list[BaseRoute] = request.app.routes
-        paths = frozenset(route.path for route in routes if isinstance(route, Route))
-        body = bodies.get(paths)
-        if body is None:  # the first request, or the app has other routes since
-            bodies.clear()
-            body = bodies[paths] = Body.constant((json.dumps(description(paths), indent=1) + "\n").encode("ascii"))
-        return body.response(request.scope)
+        return _body(frozenset(route.path for route in routes if isinstance(route, Route))).response(request.scope)
 
     return ExactRoute("/openapi.json", respond)
+
+
+@lru_cache
+def _body(paths: frozenset[str]) -> Body:
+    return Body.constant((json.dumps(description(paths), indent=1) + "\n").encode("ascii"))
 
 
 def description(paths: frozenset[str]) -> dict[str, Any]:
     """Return the OpenAPI description of the paths, without paths that it does not know."""
     whole: dict[str, Any] = json.loads((files("market_index_http.operating") / "openapi.json").read_text("ascii"))
-    described = {path: item for path, item in whole["paths"].items() if path in paths}
-    used = {tag for item in described.values() for operation in item.values() for tag in operation["tags"]}
-    return whole | {"paths": described, "tags": [tag for tag in whole["tags"] if tag["name"] in used]}
+    return whole | {"paths": {path: item for path, item in whole["paths"].items() if path in paths}}

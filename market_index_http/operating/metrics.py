@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sized
+from functools import partial
 from importlib.metadata import version
 from math import isfinite
 from time import time
 from typing import Final, final
 
-from attrs import field, frozen
 from starlette.requests import Request
 
 from market_index import LiveIndex
@@ -49,42 +49,24 @@ _ONLY_INCREASED: Final = {"feed_rejected_records", "feed_retries"}
 """The numbers that are counters."""
 
 
-@frozen
-class Observed:
-    """What the numbers of an app are read from."""
-
-    live: LiveIndex
-    health: Health | None = None
-    streams: Sized | None = None
-
-    def numbers(self) -> dict[str, float]:
-        """Return the current value of each of `GAUGES` that is known. Any thread may call it."""
-        numbers: dict[str, float | None] = {"pairs": len(self.live.current)}
-        if self.streams is not None:
-            numbers["streams"] = len(self.streams)
-        if self.health is not None:
-            numbers["ready"] = not self.health.failures()
-            if (feed := self.health.feed) is not None:
-                numbers |= {
-                    "feed_revision": feed.revision,
-                    "feed_healthy_timestamp_seconds": _time_before(feed.age),
-                    "feed_published_timestamp_seconds": _time_before(feed.quiet_age),
-                    "feed_changed_timestamp_seconds": _time_before(feed.change_age),
-                    "feed_rejected_records": feed.rejected,
-                    "feed_current_rejections": feed.current_rejections,
-                    "feed_retries": feed.retries,
-                }
-        return {name: value for name, value in numbers.items() if value is not None}
-
-
-@frozen
-class _App:
-    observed: Observed
-    responses: dict[tuple[str, int], int] = field(factory=lambda: defaultdict(int))
-
-    def count(self, path: str, status: int) -> None:
-        # Threads lose no increment: CPython switches threads only at calls and jumps.
-        self.responses[path or "other", status] += 1
+def numbers_of(live: LiveIndex, health: Health | None, streams: Sized | None) -> dict[str, float]:
+    """Return the current value of each of `GAUGES` that is known. Any thread may call it."""
+    numbers: dict[str, float | None] = {"pairs": len(live.current)}
+    if streams is not None:
+        numbers["streams"] = len(streams)
+    if health is not None:
+        numbers["ready"] = not health.failures()
+        if (feed := health.feed) is not None:
+            numbers |= {
+                "feed_revision": feed.revision,
+                "feed_healthy_timestamp_seconds": _time_before(feed.age),
+                "feed_published_timestamp_seconds": _time_before(feed.quiet_age),
+                "feed_changed_timestamp_seconds": _time_before(feed.change_age),
+                "feed_rejected_records": feed.rejected,
+                "feed_current_rejections": feed.current_rejections,
+                "feed_retries": feed.retries,
+            }
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 @final
@@ -105,35 +87,47 @@ class Metrics(Collector):
     """
 
     def __init__(self) -> None:
-        self._apps: dict[str, _App] = {}
+        # For each app, a function that returns its numbers, and how many responses had a path and a status.
+        self._apps: dict[str, tuple[Callable[[], dict[str, float]], dict[tuple[str, int], int]]] = {}
 
     def watch(
         self, live: LiveIndex, *, health: Health | None = None, streams: Sized | None = None, app: str = ""
     ) -> Callable[[str, int], None]:
         """Add an app. Return the function that counts its responses: the argument `on_response` of `create_app`.
 
+        Args:
+            live: The index of the app.
+            health: The `Health` of its probes.
+            streams: Its `Stream`.
+            app: The label of the app.
+
         Raises:
-            ValueError: there is an app of this name.
+            ValueError: There is an app with this label.
         """
         if app in self._apps:
-            raise ValueError(f"app must differ from the names of the other apps, got {safe_repr(app)}")
-        self._apps[app] = added = _App(Observed(live, health, streams))
-        return added.count
+            raise ValueError(f"app must differ from the labels of the other apps, got {safe_repr(app)}")
+        responses: dict[tuple[str, int], int] = defaultdict(int)
+        self._apps[app] = partial(numbers_of, live, health, streams), responses
+
+        def count(path: str, status: int) -> None:
+            # Threads lose no increment: CPython switches threads only at calls and jumps.
+            responses[path or "other", status] += 1
+
+        return count
 
     def describe(self) -> Iterator[Metric]:
-        """Yield all metrics without samples, for a registry."""
-        yield from families("app", {})
-        yield responses_family("app")
+        """Yield the metrics. A registry reads only their names, to reject duplicates."""
+        return self.collect()
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
-        apps = dict(self._apps)
-        yield from families("app", {name: app.observed.numbers() for name, app in apps.items()})
-        responses = responses_family("app")
-        for name, app in apps.items():
-            for (path, status), number in app.responses.copy().items():
-                responses.add_metric([name, path, str(status)], number)
-        yield responses
+        apps = self._apps.copy()
+        yield from families("app", {app: numbers() for app, (numbers, _) in apps.items()})
+        family = responses_family("app")
+        for app, (_, responses) in apps.items():
+            for (path, status), number in responses.copy().items():
+                family.add_metric([app, path, str(status)], number)
+        yield family
 
     def route(self) -> ExactRoute:
         """Return the route `/metrics`: these metrics, and those of the process."""

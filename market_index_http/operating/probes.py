@@ -57,11 +57,9 @@ class FeedStatus(Protocol):
         """How often the source could not be read so far, and was tried again."""
 
 
-def _limit(health: object, attribute: Any, value: object) -> None:
-    del health
-    # NaN is not at least 0.
-    if value is not None and (type(value) not in {int, float} or not value >= 0):  # type: ignore[operator]
-        raise ValueError(f"{attribute.name} must be None or a number of seconds from 0, got {safe_repr(value)}")
+def _limit(_: object, attribute: Any, value: Any) -> None:
+    if value is not None and not (type(value) in {int, float} and 0 <= value < inf):
+        raise ValueError(f"{attribute.name} must be None or a finite number of seconds from 0, got {safe_repr(value)}")
 
 
 @define
@@ -82,7 +80,7 @@ class Health:
         max_quiet: How many seconds the publisher may publish nothing; None: without limit.
 
     Raises:
-        ValueError: a limit is not a number of seconds from 0.
+        ValueError: A limit is not a finite number of seconds from 0.
     """
 
     feed: FeedStatus | None = None

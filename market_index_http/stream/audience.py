@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import defaultdict
-from collections.abc import Iterable
 from functools import partial
 from typing import Final, final
 
 from attrs import define, field
 from starlette.types import Receive, Send
 
-from market_index import LiveIndex, Pair
+from market_index import LiveIndex
 from market_index_http.bodies import NOT_STORED
 from market_index_http.stream.shutdown import uvicorn_ends
 from market_index_http.stream.steps import NOTHING, PIECE_BYTES, Asked, Step, Version
@@ -81,8 +79,6 @@ class Audience:
     def __init__(self, live: LiveIndex) -> None:
         self._live = live
         self.clients: Final[set[Client]] = set()
-        # The clients to wake for a change of a pair; under None those of all pairs.
-        self._by_pair: defaultdict[Pair | None, set[Client]] = defaultdict(set)
         self._current = NOTHING
         # The steps to the current version, by the version before.
         self._steps: dict[Version, Step] = {}
@@ -92,8 +88,6 @@ class Audience:
     async def serve(self, client: Client) -> None:
         """Send the events of a client until it ends."""
         self.clients.add(client)
-        for pair in client.asked.pairs or (None,):
-            self._by_pair[pair].add(client)
         try:
             await client.start()
             # The first bytes open the stream in a browser. They are the first line of the first event.
@@ -110,10 +104,6 @@ class Audience:
             await client.finish()
         finally:
             self.clients.remove(client)
-            for pair in client.asked.pairs or (None,):
-                self._by_pair[pair].remove(client)
-                if not self._by_pair[pair]:
-                    del self._by_pair[pair]
 
     def end(self) -> None:
         """End all streams."""
@@ -162,17 +152,18 @@ class Audience:
         while True:
             before, index = self._current, await self._live.changed(index)
             self._current, self._steps = Version(index), {}
-            for client in self._affected(self._step_since(before)):
-                if client.sent is None:
-                    client.sent = before
-                client.woken.set()
+            self._wake(before)
             # `changed` does not wait if the next version is there already.
             await asyncio.sleep(0)
 
-    def _affected(self, step: Step) -> Iterable[Client]:
-        if step.changes_freshness or not step.before.index:
-            return self.clients
-        return set[Client]().union(*[self._by_pair.get(pair, ()) for pair in (None, *step.pairs)])
+    def _wake(self, before: Version) -> None:
+        """Wake the clients that a change concerns."""
+        step = self._step_since(before)
+        for client in self.clients:
+            if step.concerns(client.asked):
+                if client.sent is None:
+                    client.sent = before
+                client.woken.set()
 
     async def _check(self) -> None:
         """End the streams of clients that accept nothing, and all at a shutdown. Wake those that need a comment."""

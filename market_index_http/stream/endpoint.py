@@ -18,9 +18,6 @@ from market_index_http.routes import ExactRoute
 from market_index_http.stream.audience import Audience, Client
 from market_index_http.stream.steps import Asked
 
-MAX_STREAMS: Final = 1_000
-"""How many streams may be open by default."""
-
 
 @final
 class Stream:
@@ -38,7 +35,7 @@ class Stream:
 
     path: Final = "/stream"
 
-    def __init__(self, live: LiveIndex, *, limit: int = MAX_STREAMS) -> None:
+    def __init__(self, live: LiveIndex, *, limit: int = 1_000) -> None:
         if type(limit) is not int or limit < 1:
             raise ValueError(f"limit must be a whole number from 1, got {safe_repr(limit)}")
         self._live = live

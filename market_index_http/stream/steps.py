@@ -7,8 +7,7 @@ from typing import Final, final
 
 from attrs import frozen
 
-from market_index import MarketIndex, Pair
-from market_index.wire import freshness_to_json, order_book_changes_to_json, order_book_to_json, pair_to_json
+from market_index import MarketIndex, Pair, wire
 
 PIECE_BYTES: Final = 16 * 1024
 """How many bytes of events are joined before they are sent."""
@@ -49,7 +48,13 @@ class Step:
         changed, removed = after.index.changes_since(before.index)
         self.pairs: Final = frozenset([*[book.pair for book in changed], *removed])
         self._events: dict[tuple[Pair, bool], bytes] = {}
-        self._version: Final = _event(b"version", freshness_to_json(after.index.freshness))
+        self._version: Final = _event(b"version", wire.freshness_to_json(after.index.freshness))
+
+    def concerns(self, asked: Asked) -> bool:
+        """Whether there may be events for a client that waits."""
+        if self.changes_freshness or not self.before.index or asked.pairs is None:
+            return True
+        return not asked.pairs.isdisjoint(self.pairs)
 
     def pieces(self, asked: Asked) -> Iterator[bytes]:
         """Yield the events for a client, joined to pieces: each piece that is sent costs a system call."""
@@ -81,15 +86,16 @@ class Step:
     def _event(self, pair: Pair, *, as_changes: bool) -> bytes:
         book, earlier = self.after.index.get(pair), self.before.index.get(pair)
         if book is None:
-            return _event(b"retract", pair_to_json(pair))
-        text = order_book_to_json(book)
+            return _event(b"retract", wire.pair_to_json(pair))
+        parts = wire.encoded_order_book(book)
+        text, tag = wire.text_of(parts), wire.digest_of(parts).hex().encode("ascii")  # as in the ETag of the endpoint
         if as_changes and earlier is not None:
-            changes = order_book_changes_to_json(book, earlier)
+            changes = wire.order_book_changes_to_json(book, earlier)
             if len(changes) < len(text):
-                return _event(b"change", changes)
-        return _event(b"book", text)
+                return b"id: %b\n" % tag + _event(b"change", changes)
+        return b"id: %b\n" % tag + _event(b"book", text)
 
 
 def _event(name: bytes, data: bytes) -> bytes:
-    """Return an event. Only here a block ends with an empty line, so each block of a stream has an event."""
+    """Return an event. Only here a block ends with an empty line, so each block of a stream has data."""
     return b"event: %b\ndata: %b\n\n" % (name, data)

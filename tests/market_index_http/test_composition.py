@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
 
+import market_index_http
 from market_index import LiveIndex
-from market_index_http import create_app
-from market_index_http.operating.description import description_route
-from market_index_http.operating.metrics import Metrics
-from market_index_http.operating.probes import Health, probe_routes
+from market_index_http import create_app, operating, stream
+from market_index_http.operating import Health, Metrics, description_route, probe_routes
 from market_index_http.stream import Stream
 from tests.asgi import request, response_of_call, scope_of
 from tests.market_index_http.books import MIDDLE, PAIR_LIST, stock
@@ -48,7 +49,57 @@ def test_the_description_is_of_the_routes_of_the_app(added: list[str], paths: li
     app = create_app(live, routes=[description_route(), *(route for name in added for route in routes[name])])
     described = json.loads(request(app, "/openapi.json").body)
     assert set(described["paths"]) == set(paths)
-    assert len(described["tags"]) == (2 if added else 1)
+
+
+def test_the_public_names_are_those_of_all():
+    assert market_index_http.__all__ == ["create_app"]
+    assert stream.__all__ == ["Stream"]
+    assert operating.__all__ == ["FeedStatus", "Health", "Metrics", "description_route", "probe_routes"]
+    assert operating.Metrics is Metrics
+    for module in (market_index_http, stream, operating):
+        for name in module.__all__:
+            assert getattr(module, name).__doc__
+        assert not hasattr(module, "nothing")
+
+
+def test_only_metrics_need_their_extra():
+    program = """import sys
+sys.modules["prometheus_client"] = None
+from market_index_http.operating import Health
+from market_index_http.operating import Metrics"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    message = "metrics need prometheus_client, which comes with the extra metrics: pip install '.[metrics]'"
+    assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message}"
+
+
+async def own(_: Any) -> PlainTextResponse:
+    return PlainTextResponse("the host's own")
+
+
+def test_a_route_of_the_host_is_served_and_never_takes_the_place_of_an_endpoint():
+    live = LiveIndex([MIDDLE])
+    app = create_app(live, routes=iter([Route("/own", own), Mount("/trading-view", PlainTextResponse("mounted"))]))
+    assert request(app, "/own").body == b"the host's own"
+    assert request(app, "/trading-view/other").body == b"mounted"
+    assert "pairs" in json.loads(request(app, PAIR_LIST).body)
+    for path in (PAIR_LIST, BOOK):
+        with pytest.raises(
+            ValueError, match=r"routes must not have the path of an endpoint, got Route\(path='/trading-"
+        ):
+            create_app(live, routes=[Route("/own", own), Route(path, own)])
+    with pytest.raises(AttributeError):
+        app.router.routes.insert(0, Route(PAIR_LIST, own))
+
+
+def test_what_is_no_route_and_no_function_is_rejected():
+    live, metrics = LiveIndex(), Metrics()
+    wrong: Any
+    for wrong in ([Stream(live)], [probe_routes(live, Health())], ["/own"]):
+        with pytest.raises(TypeError, match=r"routes must contain routes, such as Stream\(live\).route\(\), got "):
+            create_app(live, routes=wrong)
+    wrong = metrics
+    with pytest.raises(TypeError, match="on_response must be None or a function, got <"):
+        create_app(live, on_response=wrong)
 
 
 @pytest.mark.parametrize("limit", [0, -5, 2.5, True, "9", None])
@@ -57,12 +108,12 @@ def test_an_invalid_limit_of_streams_is_rejected(limit: Any):
         Stream(LiveIndex(), limit=limit)
 
 
-@pytest.mark.parametrize("seconds", [nan, -1, -inf, True, "30"])
+@pytest.mark.parametrize("seconds", [nan, -1, inf, True, "30"])
 @pytest.mark.parametrize("name", ["max_stale", "max_quiet"])
 def test_an_invalid_limit_of_health_is_rejected(name: str, seconds: Any):
-    with pytest.raises(ValueError, match=f"{name} must be None or a number of seconds from 0, got "):
+    with pytest.raises(ValueError, match=f"{name} must be None or a finite number of seconds from 0, got "):
         Health(**{name: seconds})
-    health = Health(max_stale=0, max_quiet=inf)
+    health = Health(max_stale=0, max_quiet=0.5)
     with pytest.raises(ValueError, match=name):
         setattr(health, name, seconds)
 
@@ -89,7 +140,7 @@ class TestMetrics:
     def test_duplicates_are_rejected_before_a_scrape(self):
         metrics, registry = Metrics(), CollectorRegistry()
         metrics.watch(LiveIndex())
-        with pytest.raises(ValueError, match="app must differ from the names of the other apps, got ''"):
+        with pytest.raises(ValueError, match="app must differ from the labels of the other apps, got ''"):
             metrics.watch(LiveIndex())
         registry.register(metrics)
         with pytest.raises(ValueError, match="Duplicated timeseries"):

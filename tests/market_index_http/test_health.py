@@ -12,7 +12,7 @@ import pytest
 
 from market_index import Freshness, LiveIndex
 from market_index_feeds import open_feed
-from market_index_http.operating.probes import Health
+from market_index_http.operating import Health
 from tests.apps import composed
 from tests.asgi import request
 from tests.command import SAMPLE

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from market_index import LiveIndex
 from market_index_cli.server.counters import ENDPOINTS, GAUGES, OTHER, STATUSES, Counters
-from market_index_http.operating.probes import Health
+from market_index_http.operating import Health
 from tests.apps import composed
 from tests.asgi import request
 from tests.feed_state import FeedState

@@ -133,17 +133,33 @@ def test_middleware_of_the_app_sees_every_request():
                 assert service.request(target).headers["x-stamp"] == "seen"
 
 
-@pytest.mark.parametrize("root_path", ["/", "/trading", "/trading-view", "/trading-view/", "/t", "/other", "", "/api"])
-@pytest.mark.parametrize("prefix", ["", "/api"])
-def test_a_root_path_that_is_only_a_prefix_of_the_text_changes_no_response(root_path: str, prefix: str):
+BOOK_OF_ONE = f"/trading-view/order-book?base={ONE.pair.base}&quote=ADA"
+
+
+@pytest.mark.parametrize("prefix", ["", "/", "/api", "/trading", "/trading-view"])
+@pytest.mark.parametrize(("target", "key"), [(PAIR_LIST, "pairs"), (BOOK_OF_ONE, "bids")])
+def test_under_every_root_path_the_endpoint_is_that_of_starlette(prefix: str, target: str, key: str):
     app = create_app(LiveIndex([ONE]))
-    book = f"/trading-view/order-book?base={ONE.pair.base}&quote=ADA"
-    for target, key in ((PAIR_LIST, "pairs"), (book, "bids")):
+    path = prefix + target.partition("?")[0]
+    found = 0
+    for root_path in (*(path[:end] for end in range(len(path) + 1)), "/other", f"{path}/", "//", "/API"):
         scope = scope_of(prefix + target) | {"root_path": root_path}
         is_found = get_route_path(scope) == target.partition("?")[0]
+        found += is_found
         answer = response_of_call(app, scope)
-        assert answer.status == (200 if is_found else 404)
+        assert answer.status == (200 if is_found else 404), root_path
         assert (key in json.loads(answer.body)) is is_found
+    assert found
+
+
+@pytest.mark.parametrize("root_path", ["/", "/t", "/trading", "/trading-", "/trading-view"])
+def test_a_host_with_a_root_path_that_ends_within_a_segment_answers_books(root_path: str):
+    for make_host in (starlette_host, fastapi_host):
+        host = make_host("", create_app(LiveIndex([ONE])))
+        for target, key in ((PAIR_LIST, "pairs"), (BOOK_OF_ONE, "bids")):
+            answer = response_of_call(host, scope_of(target) | {"root_path": root_path})
+            assert answer.status == 404 or key in json.loads(answer.body)
+            assert (answer.status == 404) is (root_path == "/trading-view")
 
 
 def test_only_a_live_index_is_served():
@@ -197,9 +213,9 @@ def test_the_collector_of_the_page_is_in_the_registry_of_the_host(tmp_path: Path
     assert any(name == "host_info" for name, *_ in samples), "the host has metrics of its own"
 
 
-def test_the_recipe_with_health_works_each_time_its_lifespan_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_host_with_everything_works_each_time_its_lifespan_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    program = program_of_the_page("healthy.py", tmp_path)
+    program = program_of_the_page("everything.py", tmp_path)
     for rejected in (0, 1, 0):
         written(tmp_path / "books.ndjson", "nonsense\n" * rejected + SAMPLE.read_text())
         host = program["app"]
@@ -207,6 +223,13 @@ def test_the_recipe_with_health_works_each_time_its_lifespan_runs(tmp_path: Path
             health = service.request("/api/healthz")
             assert (health.status, health.json["pairs"]) == (200, 13)
             assert health.json["current_rejections"] == rejected, "the feed that is open must answer"
+            with closing(Client(service.port)) as client:
+                client.socket.sendall(b"GET /api/stream HTTP/1.1\r\nHost: test\r\n\r\n")
+                assert client.socket.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n")
+                assert samples_of(service.request("/api/metrics"))["market_index_streams", "app=api"] == 1
+            paths = service.request("/api/openapi.json").json["paths"]
+            own = ["/trading-view/pair-list", "/trading-view/order-book", "/stream", "/healthz", "/livez", "/readyz"]
+            assert sorted(paths) == sorted([*own, "/metrics"])
 
 
 def written(path: Path, text: str) -> Path:

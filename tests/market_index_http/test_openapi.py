@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from decimal import Decimal
 from functools import cache
 from http.client import HTTPResponse
@@ -34,7 +35,7 @@ from market_index.strategies import (
 )
 from market_index_feeds import open_feed
 from market_index_http import create_app
-from market_index_http.operating.probes import Health
+from market_index_http.operating import Health
 from tests.apps import composed
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
@@ -160,6 +161,35 @@ def test_a_stale_feed_is_as_described(client: httpx.Client, feed: FeedState, pat
 
 
 EVENTS = {"book": "OrderBook", "change": "BookChange", "retract": "Pair", "version": "Freshness"}
+
+
+def test_a_stream_for_http_1_0_is_as_described(service: Service):
+    with closing(Client(service.port)) as client:
+        answer = client.send(b"GET /stream HTTP/1.0\r\nHost: test\r\n\r\n")
+    request = httpx.Request("GET", f"http://127.0.0.1:{service.port}/stream")
+    described = httpx.Response(answer.status, headers=answer.headers, content=answer.body, request=request)
+    described.elapsed = timedelta()
+    assert described.status_code == 426
+    assert_described("/stream", described)
+
+
+@pytest.mark.decision(36)
+def test_every_amount_has_the_widest_format_that_generators_know():
+    found = [one for one in amounts(CONTRACT) if "type" in one]
+    assert len(found) > 2
+    for amount in found:
+        assert (amount["type"], amount["format"], amount["maximum"]) == ("integer", "int64", 2**64 - 1)
+        above = 2**63
+        assert jsonschema_rs.validator_for(amount, validate_formats=True).is_valid(above)
+
+
+def amounts(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the schema of each amount of the description."""
+    if isinstance(value, list | dict):
+        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            if name == "accumulated_liquidity" and isinstance(inner, dict):
+                yield inner
+            yield from amounts(inner)
 
 
 def test_the_events_of_the_stream_are_as_described():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from itertools import count
+from pathlib import Path
+from runpy import run_path
 from typing import Any
 from weakref import ref
 
@@ -24,13 +27,15 @@ from hypothesis import strategies as st
 
 from market_index import AssetId, Freshness, LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index.strategies import level_changes, order_books
+from market_index_http import create_app
 from market_index_http.stream import audience, steps
 from tests.apps import composed
-from tests.asgi import request, scope_of
+from tests.asgi import request, request_cached, scope_of
 from tests.market_index_http.books import book, numbered_pair
-from tests.service import Client
+from tests.service import Client, served
 from tests.waiting import DEADLINE_SECONDS
 
+CLIENTS = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
 PAIRS = [numbered_pair(number) for number in range(4)]
 
 
@@ -61,23 +66,34 @@ class Copy:
                 self.apply(self.fields[b"event"].decode(), self.fields[b"data"])
                 self.fields.clear()
 
+    def check(self, pair: Pair) -> None:
+        """The id of an event is the tag that the endpoint has for the book to which it leads."""
+        target = f"/trading-view/order-book?base={pair.base}&quote={pair.quote}"
+        response = request_cached(create_app(LiveIndex([self.books[pair]])), target)
+        assert response
+        assert response.headers["etag"] == f'W/"{self.fields[b"id"].decode()}"'
+
     def apply(self, event: str, data: bytes) -> None:
         self.events.append(event)
         value = json.loads(data)
         if event == "version":
+            assert b"id" not in self.fields
             self.versions.append((dict(self.books), value["as_of"]))
             return
         pair = Pair(AssetId.parse(value["base"]), AssetId.parse(value["quote"]))
         if event == "book":
             self.books[pair] = wire.order_book_from_json(data)
         elif event == "retract":
+            assert b"id" not in self.fields
             self.books.pop(pair, None)
+            return
         else:
             assert event == "change"
             bids, asks = (
                 [(one["price"], one["accumulated_liquidity"]) for one in value[side]] for side in ("bids", "asks")
             )
             self.books[pair] = self.books[pair].apply(bids, asks, value["spot"])
+        self.check(pair)
 
 
 @define
@@ -259,11 +275,13 @@ def test_the_text_of_a_change_is_made_once_for_all_clients(monkeypatch):
     """The text of a first version is made for each client: it may be a hundred megabytes, so it is not cached."""
     made = []
 
-    def counted(one: OrderBook) -> bytes:
-        made.append(one)
-        return wire.order_book_to_json(one)
+    encoded = wire.encoded_order_book
 
-    monkeypatch.setattr(steps, "order_book_to_json", counted)
+    def counted(one: OrderBook) -> Any:
+        made.append(one)
+        return encoded(one)
+
+    monkeypatch.setattr(wire, "encoded_order_book", counted)
     live = LiveIndex([book(1), book(2)])
     app = composed(live, stream=True)
 
@@ -372,6 +390,32 @@ def test_a_client_that_leaves_gets_no_more_of_a_large_version():
         return reader
 
     assert len(asyncio.run(run()).copy.events) < 100
+
+
+def test_in_each_turn_of_the_event_loop_one_of_many_new_clients_is_served():
+    """The loop must accept connections, and respond to other requests, while many streams begin."""
+    live = LiveIndex(map(book, range(200)))
+    app = composed(live, stream=True)
+    pieces: Counter[int] = Counter()
+    turn = 0
+
+    async def send(message: Any) -> None:
+        pieces[turn] += len(message.get("body", b"")) >= steps.PIECE_BYTES
+
+    async def run() -> None:
+        nonlocal turn
+        reader = Reader()
+        tasks = [asyncio.create_task(app(scope_of("/stream"), reader.receive, send)) for _ in range(20)]
+        async with asyncio.timeout(DEADLINE_SECONDS), reading(app) as last:
+            while not last.copy.versions:
+                turn += 1
+                await asyncio.sleep(0)
+        reader.gone.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(run())
+    assert pieces.total() >= 20
+    assert max(pieces.values()) == 1
 
 
 VISITED = frozenset(map(numbered_pair, range(1_000, 1_100)))
@@ -490,6 +534,31 @@ def test_head_has_the_fields_and_no_events():
 
 
 # A real server
+
+
+def test_the_program_of_the_page_checks_a_book_that_it_has_followed(tmp_path):
+    found = re.search(r"^```python\n# check.py\n(.*?)^```$", CLIENTS.read_text(), re.DOTALL | re.MULTILINE)
+    assert found
+    (tmp_path / "check.py").write_text(found[1])
+    live, pair = LiveIndex([book(1, 30), book(2)]), numbered_pair(1)
+    with served(composed(live, stream=True)) as service:
+        url = f"http://127.0.0.1:{service.port}"
+        command = [sys.executable, "check.py", url, str(pair)]
+        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            try:
+                assert process.stdout.readline() == "True\n"
+                for levels in ([("0.00001", 7)], [("0.00002", 0), ("0.5", 1)], [("0.5", 0)]):
+                    live.publish(live.current[pair].apply(bids=levels, spot="0.5"))
+                    assert process.stdout.readline() == "True\n"
+            finally:
+                process.kill()
+        is_equal = run_path(str(tmp_path / "check.py"))["is_equal"]
+        response = service.order_book(str(pair.base), str(pair.quote))
+        tag = response.headers["etag"].split('"')[1]
+        assert is_equal(url, response.json, tag) is True
+        assert is_equal(url, response.json | {"bids": []}, tag) is False
+        assert is_equal(url, response.json, "0") is None
 
 
 HOST = """

@@ -6,9 +6,7 @@ from market_index import LiveIndex
 from market_index_feeds import open_feed
 from market_index_http import create_app
 from market_index_http.app import MarketIndexApp
-from market_index_http.operating.description import description_route
-from market_index_http.operating.metrics import Metrics
-from market_index_http.operating.probes import FeedStatus, Health, probe_routes
+from market_index_http.operating import FeedStatus, Health, Metrics, description_route, probe_routes
 from market_index_http.stream import Stream
 
 live = LiveIndex()
