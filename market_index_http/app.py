@@ -101,17 +101,11 @@ class MarketIndexApp(Starlette):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to a request."""
         response = self.cached_response(scope)
-        if response is not None:
-            await response(scope, receive, send)
-            return
-
-        async def send_reported(message: Message) -> None:
-            # Before it is sent, so that a client that has a response finds it counted.
-            if message["type"] == "http.response.start":
-                self._on_response(self._path_of(scope.get("endpoint")), message["status"])
-            await send(message)
-
-        await super().__call__(scope, receive, send_reported)
+        if response is None:
+            await super().__call__(scope, receive, self._reporting(scope, send))
+        else:
+            await send(response.start)
+            await send(response.body)
 
     def cached_response(self, scope: Scope) -> Response | None:
         """Return the response to a request, and report it.
@@ -131,6 +125,16 @@ class MarketIndexApp(Starlette):
             return None
         self._on_response(endpoint.path, response.start["status"])
         return response
+
+    def _reporting(self, scope: Scope, send: Send) -> Send:
+        """Return a `send` that reports a response before it is sent, so that a client that has it finds it counted."""
+
+        async def send_reported(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._on_response(self._path_of(scope.get("endpoint")), message["status"])
+            await send(message)
+
+        return send_reported
 
     def _path_of(self, endpoint: object) -> str:
         """Return the path of the route with this endpoint, which routing has set; empty if there is none."""
