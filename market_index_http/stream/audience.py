@@ -129,7 +129,8 @@ class Audience:
         for piece in step.pieces(client.asked):
             await client.write(piece)
             if len(piece) >= PIECE_BYTES:
-                await self._turn()
+                # The books of a first version are encoded for each client. The text of a change is shared.
+                await (self._turn() if step.is_first else asyncio.sleep(0))
             # A server also accepts all that is sent to a client that has just disconnected.
             if client.has_ended:
                 return
