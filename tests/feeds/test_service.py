@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
@@ -124,7 +125,12 @@ def slot_of(index: MarketIndex) -> int:
 class TestStream:
     def test_one_request_follows_all_pairs(self, streaming: Front, stream_url: str, upstream: LiveIndex):
         names: list[bytes] = []
-        streaming.rewrite = lambda text: names.append(text.partition(b"\n")[0]) or text  # type: ignore[func-returns-value]  # it is called
+
+        def named(text: bytes) -> bytes:
+            names.extend(re.findall(rb"^event: .*", text, re.MULTILINE))
+            return text
+
+        streaming.rewrite = named
         upstream.publish(deep(3, 1))
         with Reader(open_feed(stream_url)) as reader:
             reader.pull()
