@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import AbstractEventLoop
 from contextlib import suppress
-from typing import Final, final
+from typing import final
 
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
@@ -33,8 +33,6 @@ class Stream:
         ValueError: `limit` is not a whole number from 1.
     """
 
-    path: Final = "/stream"
-
     def __init__(self, live: LiveIndex, *, limit: int = 1_000) -> None:
         if type(limit) is not int or limit < 1:
             raise ValueError(f"limit must be a whole number from 1, got {safe_repr(limit)}")
@@ -44,7 +42,7 @@ class Stream:
 
     def route(self) -> ExactRoute:
         """Return the route for an app."""
-        return ExactRoute(self.path, self)
+        return ExactRoute("/stream", self)
 
     def __len__(self) -> int:
         return sum(len(audience.clients) for audience in list(self._audiences.values()))
