@@ -24,6 +24,7 @@ from market_index_cli.server.http_server import Server
 from market_index_cli.server.listeners import bind
 from market_index_feeds import open_feed
 from market_index_http import create_app
+from market_index_http.stream import Stream
 
 OURS: Final = "ours"
 POLLED: Final = "polled"
@@ -98,7 +99,7 @@ def serve(kind: str, count: int, busy: int) -> None:
     live, numbers = LiveIndex(books(count, LEVELS if count == PAIRS else 3)), random.Random(7)
     others = [pair for pair in live.current if pair != BUSY]
     listener = bind("127.0.0.1", 0)
-    server = Server(create_app(live, stream=kind != POLLED))
+    server = Server(create_app(live, routes=[] if kind == POLLED else [Stream(live).route()]))
     threading.Thread(target=server.run, args=([listener],), daemon=True).start()
     while not server.started:
         time.sleep(0.01)

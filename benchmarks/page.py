@@ -20,6 +20,7 @@ from market_index_cli.page.routes import page_routes
 from market_index_cli.server.http_server import Server
 from market_index_cli.server.listeners import bind
 from market_index_http import create_app
+from market_index_http.stream import Stream
 
 LEVELS: Final = 500
 ARGUMENTS: Final = ("--headless", "--no-sandbox", "--disable-gpu")
@@ -46,8 +47,7 @@ def changes(count: int) -> Iterator[Row]:
 
     one = book(random.Random(12), LEVELS)
     live = LiveIndex([one])
-    app = create_app(live, stream=True)
-    app.router.routes.extend(page_routes())
+    app = create_app(live, routes=[Stream(live).route(), *page_routes()])
     listener = bind("127.0.0.1", 0)
     threading.Thread(target=Server(app).run, args=([listener],), daemon=True).start()
     with sync_playwright() as driver:

@@ -30,6 +30,7 @@ from market_index import LiveIndex, OrderBook, wire
 from market_index_cli.server.http_server import Server
 from market_index_cli.server.listeners import bind
 from market_index_http import create_app
+from market_index_http import stream as http_stream
 from market_index_http.app import MarketIndexApp
 
 OURS: Final = "ours"
@@ -121,7 +122,11 @@ def serve_elsewhere(kind: str) -> None:
 def serve_ours() -> tuple[Callable[[int], object], int]:
     one = made()
     live = LiveIndex([one])
-    return lambda number: live.publish(changed(live.current[one.pair], number)), served(create_app(live, stream=20_000))
+    return lambda number: live.publish(changed(live.current[one.pair], number)), served(streaming(live, 20_000))
+
+
+def streaming(live: LiveIndex, limit: int) -> MarketIndexApp:
+    return create_app(live, routes=[http_stream.Stream(live, limit=limit).route()])
 
 
 def served(app: MarketIndexApp) -> int:
@@ -210,7 +215,7 @@ def beside(count: int) -> Iterator[Row]:
     """
     found = [renamed(book(random.Random(12), 50), number) for number in range(count)]
     live = LiveIndex(found)
-    port = served(create_app(live, stream=count))
+    port = served(streaming(live, count))
     is_over = threading.Event()
 
     def publish() -> None:
@@ -288,7 +293,7 @@ def await_listener(port: int) -> None:
     raise TimeoutError(f"nothing listens at port {port}")
 
 
-app: Final = create_app(LiveIndex([made()]), stream=20_000)
+app: Final = streaming(LiveIndex([made()]), 20_000)
 """What plain uvicorn serves."""
 
 

@@ -1,12 +1,17 @@
-"""A thin adapter that serves a `LiveIndex` as an ASGI app: `create_app`, with optional routes for operators."""
+"""A thin adapter: serves a `LiveIndex` as the two endpoints of the read API, an app of Starlette.
+
+Opening a module of a sub-package adds what an operator may want. Nothing of it is imported before:
+
+- `market_index_http.stream`: server-sent events.
+- `market_index_http.operating`: probes, metrics, and the description of the API.
+"""
 
 try:
     from market_index_http.app import create_app
-    from market_index_http.health import Health
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
         f"market_index_http needs {_missing.name}, which comes with its extra: pip install '.[http]'",
         name=_missing.name,
     ) from None
 
-__all__ = ["Health", "create_app"]
+__all__ = ["create_app"]

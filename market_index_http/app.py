@@ -1,167 +1,151 @@
-"""Builds the ASGI app: one route per endpoint, and errors with the JSON body of the contract."""
+"""The app: the two endpoints, the routes that its owner adds, and errors with the JSON body of the contract.
+
+A response of an endpoint needs nothing of Starlette, so the app asks its endpoints first, and calls Starlette only for
+errors and for all other routes. Middleware of the app itself sees every request: with it, Starlette is always called.
+"""
 
 from __future__ import annotations
 
-from functools import cached_property
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, cast, final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias, cast, final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from market_index import LiveIndex
 from market_index.errors import safe_repr
 from market_index.wire import error_to_json
-from market_index_http.bodies import JSON_FIELDS, Bodies, Response, text_response
-from market_index_http.counters import Counters
-from market_index_http.endpoints import Endpoints
-from market_index_http.health import Health, health_routes
-from market_index_http.routes import (
-    OPENAPI_PATH,
-    ORDER_BOOK_PATH,
-    PAIR_LIST_PATH,
-    STREAM_PATH,
-    ExactRoute,
-    file_route,
-    path_of,
-)
-from market_index_http.stream import MAX_STREAMS, Streams
+from market_index_http.bodies import JSON_FIELDS, Response, text_response
+from market_index_http.order_book import OrderBookEndpoint
+from market_index_http.pair_list import PairListEndpoint
+from market_index_http.routes import ExactRoute
+from market_index_http.snapshots import Snapshots
 
-if TYPE_CHECKING:
-    from market_index_http.metrics import MetricsCollector
+MAX_AGE_SECONDS: Final = 2**31
+"""The longest time that Cache-Control can express everywhere (RFC 9111, 1.2.2)."""
+
+OnResponse: TypeAlias = Callable[[str, int], object]
+"""Is called with the path of the route, which is empty if there is none, and with the status of each response."""
+
+Endpoint: TypeAlias = PairListEndpoint | OrderBookEndpoint
 
 
 def create_app(
     live: LiveIndex,
     *,
     max_age: int | None = None,
-    stream: bool | int = False,
-    health: Health | None = None,
-    metrics: Counters | bool = False,
-    openapi: bool = False,
+    routes: Iterable[BaseRoute] = (),
+    on_response: OnResponse | None = None,
 ) -> MarketIndexApp:
     """Return an ASGI app that serves the current index of `live`, standalone or mounted under any path of another app.
 
     The app opens nothing and needs no lifespan: the owner of `live` publishes into it, before or while the app serves.
     Every error has the error body of the contract, `{"error": <message>}`.
 
-    A response has an ETag and `Cache-Control: no-cache`: a client may cache it, and revalidates it each time. With
-    `max_age`, a client may reuse a response for that many seconds without revalidation, so a price may be that old.
-
-    Four options add the routes of `market-index serve`:
-
-    - `stream`: server-sent events at `/stream`, which tell a client of each change. `True` allows 1,000 streams, a
-      number so many. uvicorn ends them at its shutdown; a program can call the method `end_streams` of the app.
-    - `health`: the probes `/livez`, `/readyz` and `/healthz`.
-    - `metrics`: `/metrics` for Prometheus, with the state of the feed if there is `health`. It requires the extra
-      `metrics`. The attribute `collector` of the app has the same metrics for a registry of your own.
-    - `openapi`: the description of the API at `/openapi.json`.
+    Args:
+        live: The index.
+        max_age: A response has an ETag and `Cache-Control: no-cache`: a client may cache it, and revalidates it each
+            time. With `max_age`, a client may reuse a response for that many seconds without revalidation, so a price
+            may be that old.
+        routes: The other routes of the app, which cannot be changed later: those of `market_index_http.stream` and
+            `market_index_http.operating`, or your own.
+        on_response: Is called before each response with the path of its route, empty if there is none, and the status.
 
     >>> from market_index import LiveIndex
-    >>> app = create_app(LiveIndex())
-    >>> sorted(route.path for route in app.routes)
-    ['/trading-view/order-book', '/trading-view/pair-list']
-    >>> app = create_app(LiveIndex(), health=Health(max_stale=30), metrics=True, openapi=True)
-    >>> [route.path for route in app.routes][2:]
-    ['/healthz', '/livez', '/readyz', '/metrics', '/openapi.json']
+    >>> from market_index_http.stream import Stream
+    >>> live = LiveIndex()
+    >>> app = create_app(live, routes=[Stream(live).route()])
+    >>> [route.path for route in app.routes]
+    ['/trading-view/pair-list', '/trading-view/order-book', '/stream']
 
     Raises:
-        TypeError: `live` is not a `LiveIndex`.
-        ValueError: `max_age` is not a whole number of seconds from 0 to 2^31.
+        TypeError: `live` is not a `LiveIndex`, `routes` contains something that is not a route, or `on_response` cannot
+            be called.
+        ValueError: `max_age` is not a whole number of seconds from 0 to 2^31, or a route has the path of an endpoint.
     """
     if type(live) is not LiveIndex:
         raise TypeError(
             f"live must be a LiveIndex, such as LiveIndex(books), got {type(live).__name__}: {safe_repr(live)}"
         )
-    counters = metrics if isinstance(metrics, Counters) else Counters()
-    streams = Streams(live, MAX_STREAMS if stream is True else stream) if stream else None
-    app = MarketIndexApp(live, Bodies(max_age), streams, counters, health)
-    if health is not None:
-        app.router.routes += health_routes(live, health)
-    if metrics is not False:
-        app.router.routes.append(app.collector.route())
-    if openapi:
-        app.router.routes.append(file_route(OPENAPI_PATH, (files("market_index_http") / "openapi.json").read_bytes()))
-    return app
+    if max_age is not None and (type(max_age) is not int or not 0 <= max_age <= MAX_AGE_SECONDS):
+        raise ValueError(f"max_age must be None or a whole number of seconds from 0 to 2^31, got {safe_repr(max_age)}")
+    if not (on_response is None or callable(on_response)):
+        raise TypeError(f"on_response must be None or a function, got {safe_repr(on_response)}")
+    snapshots = Snapshots(live, b"no-cache" if max_age is None else b"max-age=%d" % max_age)
+    endpoints = PairListEndpoint(snapshots.current), OrderBookEndpoint(snapshots.current)
+    return MarketIndexApp(endpoints, tuple(routes), on_response or (lambda *_: None))
 
 
 @final
 class MarketIndexApp(Starlette):
-    """A Starlette app that counts its responses. `create_app` returns it."""
+    """A Starlette app that answers for its endpoints itself. `create_app` returns it."""
 
-    def __init__(
-        self, live: LiveIndex, bodies: Bodies, streams: Streams | None, counters: Counters, health: Health | None
-    ) -> None:
-        self._live = live
-        self._endpoints = Endpoints(live, bodies)
-        self._streams = streams
-        self._counters = counters
-        self._health = health
+    def __init__(self, endpoints: Iterable[Endpoint], routes: tuple[BaseRoute, ...], on_response: OnResponse) -> None:
+        self._endpoints: Final = {endpoint.path: endpoint for endpoint in endpoints}
+        self._on_response = on_response
+        for route in routes:
+            if not isinstance(route, BaseRoute):
+                raise TypeError(f"routes must contain routes, such as Stream(live).route(), got {safe_repr(route)}")
+            if getattr(route, "path", None) in self._endpoints:
+                raise ValueError(f"routes must not have the path of an endpoint, got {safe_repr(route)}")
         handlers: dict[Any, Any] = {HTTPException: _http_error, Exception: _server_error}
-        super().__init__(
-            routes=[ExactRoute(ORDER_BOOK_PATH, self._endpoints), ExactRoute(PAIR_LIST_PATH, self._endpoints)],
-            exception_handlers=handlers,
-        )
-        if streams is not None:
-            self.router.routes.append(ExactRoute(STREAM_PATH, streams))
+        super().__init__(exception_handlers=handlers)
+        # A tuple: Starlette finds the endpoints first, as this app does, and no route can be inserted before them.
+        self.router.routes = (*map(_route, self._endpoints.values()), *routes)  # type: ignore[assignment]  # it is only read
         # A redirect would contain the host that the client named.
         self.router.redirect_slashes = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Respond to a request, and count the response."""
+        """Respond to a request."""
+        response = self.cached_response(scope)
+        if response is None:
+            await super().__call__(scope, receive, self._reporting(scope, send))
+        else:
+            await send(response.start)
+            await send(response.body)
 
-        async def send_counted(message: Message) -> None:
-            # Before it is sent, so that a client that has a response finds it counted.
-            if message["type"] == "http.response.start":
-                self._counters.count(path, message["status"])
-            await send(message)
+    def cached_response(self, scope: Scope) -> Response | None:
+        """Return the response to a request, and report it.
 
-        path = path_of(scope) if scope["type"] == "http" else ""
-        await super().__call__(scope, receive, send_counted)
-
-    def cached_response(self, scope: Scope) -> tuple[Message, Message] | None:
-        """Return the messages of the response to an HTTP request, its start and its whole body, and count the response.
-
-        A server that sends them itself saves the task of a call, and skips all middleware and routes that were added to
-        the app. None: it must call the app, because the response is an error, or is of another path.
+        A server that sends its messages itself saves the task of a call. None: it must call the app, because the
+        response is an error, or is of another route, or because the app has middleware.
         """
-        path = path_of(scope)
-        if path not in {ORDER_BOOK_PATH, PAIR_LIST_PATH} or scope["method"] not in {"GET", "HEAD"}:
+        if scope["type"] != "http" or self.user_middleware:
+            return None
+        # Both paths start with a slash. So what is found without a prefix, Starlette finds too, which cuts at a slash.
+        endpoint = self._endpoints.get(scope["path"].removeprefix(scope.get("root_path", "")))
+        if endpoint is None or scope["method"] not in {"GET", "HEAD"}:
             return None
         try:
-            response = self._endpoints.response(scope, path)
+            response = endpoint(scope)
         except Exception:  # noqa: BLE001  # the route raises it too; Starlette responds to it and logs it
             return None
-        self._counters.count(path, response.start["status"])
-        return response.start, response.body
+        self._on_response(endpoint.path, response.start["status"])
+        return response
 
-    def end_streams(self) -> None:
-        """End all streams. Any thread may call it.
+    def _reporting(self, scope: Scope, send: Send) -> Send:
+        """Return a `send` that reports a response before it is sent, so that a client that has it finds it counted."""
 
-        uvicorn does so at its shutdown, half a second later. A program that calls it before saves this time.
-        """
-        if self._streams is not None:
-            self._streams.end()
+        async def send_reported(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._on_response(self._path_of(scope.get("endpoint")), message["status"])
+            await send(message)
 
-    @cached_property
-    def collector(self) -> MetricsCollector:
-        """The metrics of this app, to be registered in a registry of prometheus-client.
+        return send_reported
 
-        Raises:
-            ModuleNotFoundError: prometheus-client is not installed.
-        """
-        try:
-            from market_index_http.metrics import MetricsCollector  # noqa: PLC0415  # it needs the extra `metrics`
-        except ModuleNotFoundError as missing:
-            raise ModuleNotFoundError(
-                f"metrics need {missing.name}, which comes with the extra metrics: pip install '.[metrics]'",
-                name=missing.name,
-            ) from None
-        return MetricsCollector(
-            self._live, self._counters, () if self._streams is None else self._streams, self._health
-        )
+    def _path_of(self, endpoint: object) -> str:
+        """Return the path of the route with this endpoint, which routing has set; empty if there is none."""
+        return next((one.path for one in self.routes if isinstance(one, Route) and one.endpoint is endpoint), "")
+
+
+def _route(endpoint: Endpoint) -> ExactRoute:
+    async def respond(request: Request) -> Response:
+        return endpoint(request.scope)
+
+    return ExactRoute(endpoint.path, respond)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

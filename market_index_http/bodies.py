@@ -1,30 +1,19 @@
-"""Response bodies: encoded once per immutable value, and compressed once, for the first client that accepts gzip.
-
-Versions of a book or of the pair list share the encoded text of their common chunks; the whole text is joined and
-compressed for each version.
-"""
+"""Response bodies with an entity tag: plain, in gzip for the first and all further clients that accept it, or 304."""
 
 from __future__ import annotations
 
 import re
 import zlib
 from hashlib import blake2b
-from typing import Final, TypeAlias, final
+from typing import Final, Self, TypeAlias, final
 
 from attrs import define
 from starlette.types import Message, Receive, Scope, Send
-
-from market_index import MarketIndex, OrderBook, Pair
-from market_index.errors import safe_repr
-from market_index.wire import digest_of, encoded_order_book, encoded_pair_list, text_of, with_identifiers
 
 try:
     from isal.isal_zlib import compress  # takes a fifth to a third of the time
 except ImportError:
     from zlib import compress
-
-MAX_AGE_SECONDS: Final = 2**31
-"""The longest time that Cache-Control can express everywhere (RFC 9111, 1.2.2)."""
 
 MIN_GZIP_BYTES: Final = 512
 """A smaller body is not compressed."""
@@ -95,6 +84,11 @@ class Body:
         self._plain: tuple[Fields, bytes] = fields, text
         self._gzip: tuple[Fields, bytes] | None = None
 
+    @classmethod
+    def constant(cls, text: bytes, content_fields: Fields = JSON_FIELDS) -> Self:
+        """Return the body of a text that is a file of a server, and not of an index."""
+        return cls(text, blake2b(text, digest_size=16).digest(), content_fields)
+
     @property
     def text(self) -> bytes:
         """The plain body."""
@@ -143,62 +137,3 @@ def accepts_gzip(accept_encoding: bytes) -> bool:
         if coding.strip(b" \t") == b"gzip":
             return _IS_ZERO(quality) is None
     return False
-
-
-@final
-class Bodies:
-    """The bodies of the pair list and of the books that were requested, each encoded at the first request.
-
-    Args:
-        max_age: Seconds for which a client may reuse a response without revalidation. None requires revalidation each
-            time; the response is 304 while nothing has changed.
-
-    Raises:
-        ValueError: `max_age` is not a whole number of seconds from 0 to 2^31.
-    """
-
-    def __init__(self, max_age: int | None = None) -> None:
-        if max_age is not None and (type(max_age) is not int or not 0 <= max_age <= MAX_AGE_SECONDS):
-            raise ValueError(
-                f"max_age must be None or a whole number of seconds from 0 to 2^31, got {safe_repr(max_age)}"
-            )
-        self._cache_control = b"no-cache" if max_age is None else b"max-age=%d" % max_age
-        # One tuple for each pair, and for None the pair list: a thread never sees a book with the body of another one.
-        self._cached: dict[Pair | None, tuple[OrderBook | MarketIndex, Body]] = {}
-        self._last_list: Body | None = None
-
-    def body(self, index: MarketIndex, pair: Pair | None) -> Body:
-        """Return the body of the book of a pair, or for None of the pair list.
-
-        Raises:
-            PairNotFound: the pair is not tracked.
-        """
-        value = index if pair is None else index.order_book(pair)
-        cached = self._cached.get(pair)
-        if cached is None or cached[0] is not value:
-            cached = self._cached[pair] = value, self._encoded(value)
-        return cached[1]
-
-    def spelled(self, body: Body, pair: Pair, base: str, quote: str) -> Body:
-        """Return the body of a pair's book with the identifiers as the client spelled them (decision 7).
-
-        It is not cached, because there are too many spellings.
-        """
-        digest = blake2b(b"%b %b/%b" % (body.digest, base.encode(), quote.encode()), digest_size=16).digest()
-        return Body(with_identifiers(body.text, pair, base, quote), digest, cache_control=self._cache_control)
-
-    def forget(self, before: MarketIndex, after: MarketIndex) -> None:
-        """Drop what `after` has replaced or retracted, so that no value of `before` stays in memory."""
-        changed, retracted = after.changes_since(before)
-        for pair in (None, *retracted, *(book.pair for book in changed)):
-            self._cached.pop(pair, None)
-
-    def _encoded(self, value: OrderBook | MarketIndex) -> Body:
-        parts = encoded_pair_list(value) if isinstance(value, MarketIndex) else encoded_order_book(value)
-        body, digest = self._last_list, digest_of(parts)
-        # A change of levels alone does not change the pair list.
-        if body is None or body.digest != digest:
-            body = Body(text_of(parts), digest, cache_control=self._cache_control)
-            if isinstance(value, MarketIndex):
-                self._last_list = body
-        return body

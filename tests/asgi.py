@@ -21,6 +21,11 @@ class Response:
 
 def request(app: Any, target: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Response:
     """Return the response of the app. An exception after the response, which a server would log, is ignored."""
+    return response_of_call(app, scope_of(target, method, headers))
+
+
+def response_of_call(app: Any, scope: Any) -> Response:
+    """Return the response of the app to a scope."""
     messages: list[Any] = []
 
     async def receive() -> dict[str, Any]:
@@ -30,7 +35,7 @@ def request(app: Any, target: str, method: str = "GET", headers: Mapping[str, st
         messages.append(message)
 
     try:
-        asyncio.run(app(scope_of(target, method, headers), receive, send))
+        asyncio.run(app(scope, receive, send))
     except Exception:
         if not messages:
             raise
@@ -41,8 +46,8 @@ def request_cached(
     app: Any, target: str, method: str = "GET", headers: Mapping[str, str] | None = None
 ) -> Response | None:
     """Return the response that the app knows without a call; None if there is none."""
-    messages = app.cached_response(scope_of(target, method, headers))
-    return None if messages is None else response_of(messages)
+    response = app.cached_response(scope_of(target, method, headers))
+    return None if response is None else response_of([response.start, response.body])
 
 
 def scope_of(target: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> dict[str, Any]:

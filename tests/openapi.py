@@ -10,7 +10,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 YAML = ROOT / "docs" / "openapi.yaml"
-JSON = ROOT / "market_index_http" / "openapi.json"
+JSON = ROOT / "market_index_http" / "operating" / "openapi.json"
 
 
 def contract() -> Any:

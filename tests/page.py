@@ -5,14 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from attrs import evolve
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
 from market_index.display import Tokens
 from market_index_cli.page.routes import labels_json, page_routes
-from market_index_http import Health, create_app
-from market_index_http.app import MarketIndexApp
+from market_index_http.operating import Health
+from tests.apps import composed
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
 
@@ -70,13 +71,12 @@ def widest() -> OrderBook:
     )
 
 
-def app_with_page(live: LiveIndex, feed: FeedState | None = None, tokens: Tokens | None = None) -> MarketIndexApp:
+def app_with_page(live: LiveIndex, feed: FeedState | None = None, tokens: Tokens | None = None) -> Any:
     """Return an app with the page, and the stream of changes, whose books were published just now."""
     freshness = evolve(live.current.freshness, published_at=datetime.now(UTC))
     live.update((), freshness=freshness)
-    app = create_app(live, stream=True, health=Health(feed or FeedState()))
-    app.router.routes.extend(page_routes(labels_json(tokens or Tokens())))
-    return app
+    others = page_routes(labels_json(tokens or Tokens()))
+    return composed(live, stream=True, health=Health(feed or FeedState()), others=others)
 
 
 def fixed(value: Fraction) -> str:

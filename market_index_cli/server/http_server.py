@@ -15,8 +15,9 @@ meaning:
 | name of uvicorn | used to |
 |---|---|
 | `HttpToolsProtocol._start_asgi_task(cycle, app)` | send a cached response without a task; cut an incomplete one |
-| `cycle.scope`, `.default_headers`, `.keep_alive` | make the response, unless it must close the connection |
-| `cycle.response_started`, `.response_complete` | mark a cached response as sent, and know whether one is being sent |
+| `cycle.scope`, `.keep_alive` | make the response, unless it must close the connection |
+| `cycle.response_complete` | mark a cached response as sent, and know whether one is being sent |
+| `cycle.response_started` | cut an incomplete response |
 | `flow.write_paused` | leave a response to uvicorn that must wait until the client reads |
 | `on_headers_complete()`, `on_body(body)`, `on_response_complete()` | start and stop the limits |
 | `send_400_response(message)` | send our error body if the parser fails |
@@ -30,16 +31,19 @@ import resource
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final, TypeAlias, cast
 
 import uvicorn
-from starlette.types import ASGIApp, Message, Scope
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from starlette.types import ASGIApp, Scope
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from market_index.wire import error_to_json
+from market_index_cli.logs import LOG
+from market_index_http.bodies import Response
 
-CachedResponse: TypeAlias = Callable[[Scope], tuple[Message, Message] | None]
-"""Returns the start and the whole body of a response that is known without the app; None: the app must respond."""
+CachedResponse: TypeAlias = Callable[[Scope], Response | None]
+"""Returns a response that is known without a call of the app; None: the app must be called."""
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Decision 25."""
@@ -161,15 +165,15 @@ class Connection(HttpToolsProtocol):
         """Send the response if it is cached, otherwise start the task of the app."""
         if self.transport.is_closing():
             return
-        messages = None
+        response = None
         if self._cached_response is not None and cycle.keep_alive and not self.flow.write_paused:
-            messages = self._cached_response(cast(Scope, cycle.scope))
-        if messages is None:
+            response = self._cached_response(cast(Scope, cycle.scope))
+        if response is None:
             super()._start_asgi_task(cycle, partial(self._run, cycle, app))
             return
-        start, body = messages
-        self.transport.write(_head(start["status"], [*cycle.default_headers, *start["headers"]]) + body["body"])
-        cycle.response_started = cycle.response_complete = True
+        fields = [*self.server_state.default_headers, *response.start["headers"]]
+        self.transport.write(_head(response.start["status"], fields) + response.body["body"])
+        cycle.response_complete = True
         self.on_response_complete()
 
     async def _run(self, cycle: RequestResponseCycle, app: ASGIApp, *call: Any) -> None:
@@ -180,8 +184,11 @@ class Connection(HttpToolsProtocol):
             await asyncio.sleep(0)  # uvicorn then knows that the client is disconnected
 
 
+_STATUS_LINES: Final = {one.value: b"HTTP/1.1 %d %b\r\n" % (one, one.phrase.encode("ascii")) for one in HTTPStatus}
+
+
 def _head(status: int, fields: list[tuple[bytes, bytes]]) -> bytes:
-    return b"".join([STATUS_LINE[status], *[b"%b: %b\r\n" % field for field in fields], b"\r\n"])
+    return b"".join([_STATUS_LINES[status], *[b"%b: %b\r\n" % field for field in fields], b"\r\n"])
 
 
 class Server(uvicorn.Server):
@@ -209,6 +216,7 @@ class Server(uvicorn.Server):
         self.waiting: dict[Connection, float] = {}
         """The connections that wait for their clients, longest first, with deadlines of the event loop's clock."""
         self._on_second = on_second
+        self._has_failed = False
         self._on_shutdown = on_shutdown
         super().__init__(
             uvicorn.Config(
@@ -231,9 +239,14 @@ class Server(uvicorn.Server):
         )
 
     async def each_second(self) -> None:
-        """Close overdue connections, and call `on_second`."""
+        """Close overdue connections, and call `on_second`. Its first failure is logged; the server continues."""
         self.close_overdue(asyncio.get_running_loop().time())
-        await asyncio.to_thread(self._on_second, len(self.server_state.connections))
+        try:
+            await asyncio.to_thread(self._on_second, len(self.server_state.connections))
+        except Exception:  # noqa: BLE001  # of any metric; it would end the server
+            if not self._has_failed:
+                LOG.exception("the metrics of this process cannot be updated")
+            self._has_failed = True
 
     def close_overdue(self, now: float) -> None:
         """Close overdue connections, each once its client has read the last response."""

@@ -12,24 +12,28 @@ from typing import Any
 
 import click
 from attrs import frozen
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
+from starlette.responses import Response
 
 from market_index import LiveIndex
 from market_index.display import Tokens
-from market_index.wire import AS_OF, PUBLISHED_AT
+from market_index.wire import AS_OF, PUBLISHED_AT, error_to_json
 from market_index_cli.console import loading
 from market_index_cli.errors import listen_errors
 from market_index_cli.logs import LOG
 from market_index_cli.page.routes import labels_json, page_routes
 from market_index_cli.relay import opened_until_signal
+from market_index_cli.server.counters import Counters
 from market_index_cli.server.http_server import GRACE_SECONDS, Server, connections_allowed
 from market_index_cli.server.listeners import bind, passed_socket, url_of
+from market_index_cli.server.metrics import WorkerMetrics
 from market_index_cli.server.workers import supervise
 from market_index_cli.tokens import read_tokens, tokens_of
 from market_index_feeds import Feed
-from market_index_http import Health, create_app
-from market_index_http.counters import Counters
+from market_index_http import create_app
+from market_index_http.operating import Health, description_route, probe_routes
+from market_index_http.stream import Stream
 
 
 @frozen
@@ -101,31 +105,42 @@ def _serve(
 
     def on_second(connections: int) -> None:
         counters.set_gauge("open_connections", connections)
-        app.collector.observe()
+        metrics.observe()
 
     live, connections = LiveIndex(), connections_allowed()
-    app = create_app(
-        live,
-        max_age=settings.max_age,
-        # The other half is for requests.
-        stream=connections // 2,
-        health=Health(feed, settings.max_stale, settings.max_quiet),
-        metrics=counters,
-        openapi=True,
-    )
-    counters.set_gauge("max_connections", connections)
-    counters.set_gauge("workers", settings.workers)
+    health = Health(feed, settings.max_stale, settings.max_quiet)
+    # The other half is for requests.
+    stream = Stream(live, limit=max(1, connections // 2))
+    metrics = WorkerMetrics(live, counters, stream, health)
     # Each worker reads the file: a large argument of a worker could block its supervisor (see `workers.Work`).
     tokens = None if settings.tokens is None else read_tokens(settings.tokens)
-    app.router.routes += page_routes(labels_json(tokens_of(settings.feed, tokens) or Tokens()))
+    routes = (
+        stream.route(),
+        *probe_routes(live, health),
+        metrics.route(),
+        description_route(),
+        *page_routes(labels_json(tokens_of(settings.feed, tokens) or Tokens())),
+    )
+    app = create_app(live, max_age=settings.max_age, routes=routes, on_response=counters.count)
+    if settings.cors_origin:
+        # Within the app, so that it also counts preflight requests.
+        app.add_middleware(
+            _Cors,
+            allow_origins=settings.cors_origin,
+            allow_methods=("GET", "HEAD"),
+            allow_headers=("If-None-Match",),
+            expose_headers=("ETag", AS_OF, PUBLISHED_AT),
+        )
+    counters.set_gauge("max_connections", connections)
+    counters.set_gauge("workers", settings.workers)
     server = Server(
-        _with_cors(app, settings.cors_origin),
+        app,
         access_log=settings.access_log,
         proxies=settings.forwarded_allow_ips,
         max_connections=connections,
         count=counters.count,
         on_second=on_second,
-        on_shutdown=app.end_streams,
+        on_shutdown=stream.end,
     )
     with loading(feed.source) as progress:
         feed.start(live, progress)
@@ -141,14 +156,13 @@ def _serve(
     server.run([listener])
 
 
-def _with_cors(app: ASGIApp, origins: tuple[str, ...]) -> ASGIApp:
-    """Return an app that lets web pages of these origins read all responses, also errors; without origins, `app`."""
-    if not origins:
-        return app
-    return CORSMiddleware(
-        app,
-        allow_origins=origins,
-        allow_methods=("GET", "HEAD"),
-        allow_headers=("If-None-Match",),
-        expose_headers=("ETag", AS_OF, PUBLISHED_AT),
-    )
+class _Cors(CORSMiddleware):
+    """The middleware of Starlette, but a refused preflight request has the error body."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Return the response to a preflight request."""
+        found = super().preflight_response(request_headers)
+        if found.status_code == 200:
+            return found
+        fields = {name: text for name, text in found.headers.items() if not name.startswith("content-")}
+        return Response(error_to_json(bytes(found.body).decode()), found.status_code, fields, "application/json")

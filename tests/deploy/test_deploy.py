@@ -18,9 +18,10 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from market_index import LiveIndex
+from market_index_cli.server.counters import Counters
 from market_index_feeds import open_feed, open_store
-from market_index_http import Health, create_app
-from market_index_http.counters import Counters
+from market_index_http.operating import Health
+from tests.apps import composed
 from tests.asgi import request
 from tests.command import COMMAND, SAMPLE, started
 from tests.feed_state import FeedState
@@ -110,7 +111,7 @@ def test_the_alerts_name_metrics_and_labels_that_exist():
     counters = Counters()
     for name in ("open_connections", "max_connections", "workers"):
         counters.set_gauge(name, 1)
-    app = create_app(LiveIndex(), health=Health(FeedState(revision=1)), metrics=counters)
+    app = composed(LiveIndex(), health=Health(FeedState(revision=1)), metrics=counters)
     values: dict[str, dict[str, set[str]]] = {}
     for family in text_string_to_metric_families(request(app, "/metrics").body.decode()):
         for sample in family.samples:

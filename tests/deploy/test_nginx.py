@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 from market_index import LiveIndex
-from market_index_http import create_app
+from tests.apps import composed
 from tests.market_index_http.books import book
 from tests.service import served
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -41,7 +41,7 @@ def connection(live: LiveIndex, tmp_path: Path) -> Iterator[ssl.SSLSocket]:
     certificate.private_key_pem.write_to_path(tmp_path / "books.key")
     certificate.cert_chain_pems[0].write_to_path(tmp_path / "books.pem")
     path = tmp_path / "nginx.sock"
-    with served(create_app(live, stream=True)) as service:
+    with served(composed(live, stream=True)) as service:
         text = CONFIGURATION.read_text().replace("/etc/nginx/", f"{tmp_path}/")
         text = text.replace("/var/cache/nginx-market-index", str(tmp_path / "cache")).replace("443", f"unix:{path}")
         text = text.replace("127.0.0.1:8000", f"127.0.0.1:{service.port}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
@@ -32,7 +33,8 @@ from market_index.wire import format_time
 from market_index_feeds import Feed, FeedError, NoVersion, Version, http, open_feed
 from market_index_feeds import service as module
 from market_index_feeds.service import ServiceSource
-from market_index_http import create_app, stream
+from market_index_http.stream import audience
+from tests.apps import composed
 from tests.feeds.contract.medium import Reader, Ticks
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.services import HOLD, Answer, Front, sending, served
@@ -150,7 +152,12 @@ def slot_of(index: MarketIndex) -> int:
 class TestStream:
     def test_one_request_follows_all_pairs(self, streaming: Front, stream_url: str, upstream: LiveIndex):
         names: list[bytes] = []
-        streaming.rewrite = lambda text: names.append(text.partition(b"\n")[0]) or text  # type: ignore[func-returns-value]  # it is called
+
+        def named(text: bytes) -> bytes:
+            names.extend(re.findall(rb"^event: .*", text, re.MULTILINE))
+            return text
+
+        streaming.rewrite = named
         upstream.publish(deep(3, 1))
         with Reader(open_feed(stream_url)) as reader:
             reader.pull()
@@ -168,15 +175,15 @@ class TestStream:
         self, upstream: LiveIndex, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):
         """Each event is sent alone, and read at once, so that a part of a change would become a version."""
-        monkeypatch.setattr(stream, "PIECE_BYTES", 1)
+        monkeypatch.setattr(audience, "PIECE_BYTES", 1)
         monkeypatch.setattr(http, "GATHER_SECONDS", 0)
 
         def whole(step: int) -> MarketIndex:
             return MarketIndex([deep(number, step) for number in range(step, step + 20)], f"slot {step}")
 
         with (
-            served(create_app(upstream, stream=True)) as first,
-            served(create_app(live, stream=True)) as second,
+            served(composed(upstream, stream=True)) as first,
+            served(composed(live, stream=True)) as second,
             Reader(open_feed(first)) as hop,
             Reader(open_feed(second)) as reader,
         ):

@@ -203,6 +203,16 @@ class TestVariables:
         answer = fetch(configured, target, headers="Origin: https://other.example\r\n")
         assert (answer.status, "access-control-allow-origin" in answer.headers) == (status, False)
 
+    def test_a_refused_preflight_request_has_the_error_body_and_is_counted(self, configured: Running):
+        key = "market_index_requests_total", "endpoint=other", "status=400"
+        before = scrape(configured.service)[key]
+        asked = "Origin: https://other.example\r\nAccess-Control-Request-Method: GET\r\n"
+        answer = fetch(configured, LIST, "OPTIONS", asked)
+        assert (answer.status, answer.headers["content-type"]) == (400, "application/json")
+        assert answer.json == {"error": "Disallowed CORS origin"}
+        assert int(answer.headers["content-length"]) == len(answer.body)
+        assert scrape(configured.service)[key] == before + 1
+
 
 def test_without_a_feed_the_sample_is_served_with_labels(tmp_path: Path):
     with running(tmp_path, "--port", 0) as command:

@@ -13,7 +13,7 @@ import pytest
 from market_index import LiveIndex, wire
 from market_index.wire import encode
 from market_index_http import bodies as http_bodies
-from market_index_http import create_app
+from market_index_http import create_app, snapshots
 from tests.asgi import request
 from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, book, numbered_pair, target
 
@@ -55,7 +55,7 @@ def test_each_value_is_encoded_and_compressed_once(monkeypatch: pytest.MonkeyPat
     assert calls_of_requests() == (4, 500, 2)
     # There are too many spellings of one identifier: they are not cached.
     spelled = Counted(wire.with_identifiers)
-    monkeypatch.setattr(http_bodies, "with_identifiers", spelled)
+    monkeypatch.setattr(snapshots, "with_identifiers", spelled)
     for _ in range(2):
         assert request(app, target(numbered_pair(7)).replace("abcd", "ABCD")).status == 200
     assert spelled.calls == 2

@@ -14,7 +14,7 @@ import pytest
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
 from market_index_feeds import open_feed
-from market_index_http import create_app
+from tests.apps import composed
 from tests.command import SAMPLE
 from tests.service import Service, served
 from tests.waiting import DEADLINE_SECONDS
@@ -38,7 +38,7 @@ def live() -> LiveIndex:
 
 @pytest.fixture(scope="module")
 def service(live: LiveIndex) -> Iterator[Service]:
-    with served(create_app(live, stream=True)) as service:
+    with served(composed(live, stream=True)) as service:
         yield service
 
 
@@ -162,7 +162,7 @@ def test_followed_books_are_exact_until_they_are_retracted(folder: Path):
     live = LiveIndex([EXACT])
     following = EXACT.apply(bids=[("0.5", 2**64 - 1)], asks=[("7.9228162514264337593543950335", 0)])
     (folder / "program.mjs").write_text(FOLLOWED)
-    with served(create_app(live, stream=True)) as service:
+    with served(composed(live, stream=True)) as service:
         command = ["node", "program.mjs", f"http://127.0.0.1:{service.port}", str(EXACT.pair)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as process:
             assert process.stdout is not None

@@ -22,8 +22,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from market_index import Freshness, LiveIndex, OrderBook
 from market_index.strategies import invalid_asset_id_texts, order_books, pairs
-from market_index_http import Health, create_app
+from market_index_http import create_app
+from market_index_http.operating import Health
 from market_index_http.routes import file_route
+from tests.apps import composed
 from tests.asgi import request, request_cached
 from tests.feed_state import FeedState
 from tests.market_index_http.books import MIDDLE, fetch, numbered_pair, stock, target
@@ -203,8 +205,8 @@ TestContract.settings = settings(settings(), max_examples=settings().max_example
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    app = create_app(LiveIndex([MIDDLE]), health=Health(FeedState()))
-    app.router.routes.append(file_route("/file", b"content" * 200))
+    files = [file_route("/file", b"content" * 200)]
+    app = composed(LiveIndex([MIDDLE]), health=Health(FeedState()), others=files)
     with served(app, stock(app)) as service:
         yield service
 
@@ -303,9 +305,8 @@ def test_gzip_is_used_if_the_client_lists_it(client: Client, accepted: str | Non
 
 
 def test_a_body_is_compressed_from_512_bytes():
-    app = create_app(LiveIndex())
+    app = create_app(LiveIndex(), routes=[file_route(f"/{size}", b"x" * size) for size in (511, 512)])
     for size, coding in ((511, None), (512, "gzip")):
-        app.router.routes.append(file_route(f"/{size}", b"x" * size))
         assert request(app, f"/{size}", headers={"Accept-Encoding": "gzip"}).headers.get("content-encoding") == coding
 
 

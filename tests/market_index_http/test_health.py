@@ -12,7 +12,8 @@ import pytest
 
 from market_index import Freshness, LiveIndex
 from market_index_feeds import open_feed
-from market_index_http import Health, create_app
+from market_index_http.operating import Health
+from tests.apps import composed
 from tests.asgi import request
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
@@ -23,7 +24,7 @@ FRESH = Freshness("slot 7", datetime(2026, 11, 22, 4, 17, 3, tzinfo=UTC))
 
 def answer(health: Health, path: str, live: LiveIndex | None = None) -> tuple[int, Any]:
     """Return the status and the content of a probe."""
-    response = request(create_app(live or LiveIndex(), health=health), path)
+    response = request(composed(live or LiveIndex(), health=health), path)
     assert response.headers["content-type"] == "application/json"
     assert response.headers["cache-control"] == "no-store"
     return response.status, json.loads(response.body)

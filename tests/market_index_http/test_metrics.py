@@ -18,8 +18,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from market_index import LiveIndex
-from market_index_http import Health, create_app
-from market_index_http.counters import ENDPOINTS, GAUGES, OTHER, STATUSES, Counters
+from market_index_cli.server.counters import ENDPOINTS, GAUGES, OTHER, STATUSES, Counters
+from market_index_http.operating import Health
+from tests.apps import composed
 from tests.asgi import request
 from tests.feed_state import FeedState
 from tests.market_index_http.books import MIDDLE, PAIR_LIST, book, fetch, numbered_pair, target
@@ -42,7 +43,7 @@ def feed() -> FeedState:
 
 @pytest.fixture
 def service(live: LiveIndex, feed: FeedState) -> Iterator[Service]:
-    with served(create_app(live, stream=True, health=Health(feed, 60), metrics=True)) as service:
+    with served(composed(live, stream=True, health=Health(feed, 60), metrics=True)) as service:
         yield service
 
 
@@ -56,7 +57,7 @@ def of_worker(samples: Samples, name: str, worker: int = 0) -> float | None:
 
 def samples_with(counters: Counters) -> Samples:
     """Return the metrics of an app with these counters."""
-    return samples_of_text(request(create_app(LiveIndex(), metrics=counters), "/metrics").body.decode())
+    return samples_of_text(request(composed(LiveIndex(), metrics=counters), "/metrics").body.decode())
 
 
 class TestRequests:
@@ -73,7 +74,7 @@ class TestRequests:
                 fetch(client, where)
             assert fetch(client, PAIR_LIST, "POST").status == 405
             with monkeypatch.context() as patched:
-                patched.setattr("market_index_http.bodies.encoded_order_book", None)
+                patched.setattr("market_index_http.snapshots.encoded_order_book", None)
                 live.publish(book(9))
                 assert service.request(target(numbered_pair(9))).status == 500
             samples = samples_of(fetch(client, "/metrics"))
@@ -118,7 +119,7 @@ class TestState:
                     assert resume.wait(DEADLINE_SECONDS)
                 return super().__getattribute__(name)
 
-        with served(create_app(live, health=Health(SlowFeed(), 60), metrics=True)) as service, ExitStack() as stack:
+        with served(composed(live, health=Health(SlowFeed(), 60), metrics=True)) as service, ExitStack() as stack:
             stack.callback(resume.set)
             thread = in_thread(lambda: scrape(service))
             assert observed.wait(DEADLINE_SECONDS)
@@ -131,7 +132,7 @@ class TestState:
         for name in ("feed_revision", "open_connections", "max_connections"):
             assert of_worker(samples, name) is None
         for health, ready in ((None, None), (Health(), 0)):
-            samples = samples_of_text(request(create_app(live, health=health, metrics=True), "/metrics").body.decode())
+            samples = samples_of_text(request(composed(live, health=health, metrics=True), "/metrics").body.decode())
             assert of_worker(samples, "ready") == ready
             assert of_worker(samples, "feed_healthy_timestamp_seconds") is None
             assert of_worker(samples, "pairs") == 1
@@ -208,7 +209,7 @@ def test_the_docs_list_each_metric_with_its_labels_and_its_type(service: Service
     counters = Counters()
     for name in ("open_connections", "max_connections", "workers"):
         counters.set_gauge(name, 1)
-    app = create_app(LiveIndex(), health=Health(feed), metrics=counters)
+    app = composed(LiveIndex(), health=Health(feed), metrics=counters)
     families = list(text_string_to_metric_families(request(app, "/metrics").body.decode()))
     assert all(family.documentation.endswith(".") for family in families)
     found = {(one.name, frozenset(one.labels), family.type) for family in families for one in family.samples}

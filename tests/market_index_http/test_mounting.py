@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from prometheus_client import Info
+from starlette._utils import get_route_path
 from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import PlainTextResponse
@@ -19,7 +21,7 @@ from starlette.routing import Mount, Route
 
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair
 from market_index_http import create_app
-from tests.asgi import request_cached
+from tests.asgi import request_cached, response_of_call, scope_of
 from tests.command import SAMPLE
 from tests.market_index_http.books import PAIR_LIST, stock
 from tests.metrics import samples_of
@@ -107,7 +109,7 @@ def test_a_failure_is_500_without_detail_also_below_middleware_of_the_host_and_l
     def fail(*_: object, **__: object) -> bytes:
         raise RuntimeError("a secret detail")
 
-    monkeypatch.setattr("market_index_http.bodies.encoded_pair_list", fail)
+    monkeypatch.setattr("market_index_http.snapshots.encoded_pair_list", fail)
     with served(host) as service:
         answer = service.pair_list("/api")
         assert (answer.status, answer.json) == (500, {"error": "Internal Server Error"})
@@ -115,22 +117,49 @@ def test_a_failure_is_500_without_detail_also_below_middleware_of_the_host_and_l
         eventually(lambda: "RuntimeError: a secret detail" in caplog.text)
 
 
-def test_middleware_of_the_app_sees_every_request_and_changes_no_cached_response():
-    """The command alone asks for a cached response before the app."""
-
+def test_middleware_of_the_app_sees_every_request():
     async def stamping(request: Any, call_next: Any) -> Any:
         response = await call_next(request)
         response.headers.append("x-stamp", "seen")
         return response
 
     app = create_app(LiveIndex([ONE]))
+    assert request_cached(app, PAIR_LIST) is not None
     app.add_middleware(BaseHTTPMiddleware, dispatch=stamping)
-    with served(app, stock(app)) as service:
-        for target in (PAIR_LIST, PAIR_LIST, "/trading-view/order-book", "/nowhere"):
-            assert service.request(target).headers["x-stamp"] == "seen"
-    cached = request_cached(app, PAIR_LIST)
-    assert cached is not None
-    assert "x-stamp" not in cached.headers
+    assert request_cached(app, PAIR_LIST) is None
+    for server in (stock(app), None):
+        with served(app, server) as service:
+            for target in (PAIR_LIST, PAIR_LIST, "/trading-view/order-book", "/nowhere"):
+                assert service.request(target).headers["x-stamp"] == "seen"
+
+
+BOOK_OF_ONE = f"/trading-view/order-book?base={ONE.pair.base}&quote=ADA"
+
+
+@pytest.mark.parametrize("prefix", ["", "/", "/api", "/trading", "/trading-view"])
+@pytest.mark.parametrize(("target", "key"), [(PAIR_LIST, "pairs"), (BOOK_OF_ONE, "bids")])
+def test_under_every_root_path_the_endpoint_is_that_of_starlette(prefix: str, target: str, key: str):
+    app = create_app(LiveIndex([ONE]))
+    path = prefix + target.partition("?")[0]
+    found = 0
+    for root_path in (*(path[:end] for end in range(len(path) + 1)), "/other", f"{path}/", "//", "/API"):
+        scope = scope_of(prefix + target) | {"root_path": root_path}
+        is_found = get_route_path(scope) == target.partition("?")[0]
+        found += is_found
+        answer = response_of_call(app, scope)
+        assert answer.status == (200 if is_found else 404), root_path
+        assert (key in json.loads(answer.body)) is is_found
+    assert found
+
+
+@pytest.mark.parametrize("root_path", ["/", "/t", "/trading", "/trading-", "/trading-view"])
+def test_a_host_with_a_root_path_that_ends_within_a_segment_answers_books(root_path: str):
+    for make_host in (starlette_host, fastapi_host):
+        host = make_host("", create_app(LiveIndex([ONE])))
+        for target, key in ((PAIR_LIST, "pairs"), (BOOK_OF_ONE, "bids")):
+            answer = response_of_call(host, scope_of(target) | {"root_path": root_path})
+            assert answer.status == 404 or key in json.loads(answer.body)
+            assert (answer.status == 404) is (root_path == "/trading-view")
 
 
 def test_only_a_live_index_is_served():
@@ -179,14 +208,14 @@ def test_the_collector_of_the_page_is_in_the_registry_of_the_host(tmp_path: Path
         assert service.pair_list("/api").status == 200
         assert service.request("/api/metrics").status == 404
         samples = samples_of(service.request("/metrics/"))
-    assert samples["market_index_requests_total", f"endpoint={PAIR_LIST}", "status=200"] == 1
-    assert samples["market_index_pairs", "worker=0"] == 0
+    assert samples["market_index_requests_total", "app=api", f"endpoint={PAIR_LIST}", "status=200"] == 1
+    assert samples["market_index_pairs", "app=api"] == samples["market_index_pairs", "app=other"] == 0
     assert any(name == "host_info" for name, *_ in samples), "the host has metrics of its own"
 
 
-def test_the_recipe_with_health_works_each_time_its_lifespan_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_host_with_everything_works_each_time_its_lifespan_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    program = program_of_the_page("healthy.py", tmp_path)
+    program = program_of_the_page("everything.py", tmp_path)
     for rejected in (0, 1, 0):
         written(tmp_path / "books.ndjson", "nonsense\n" * rejected + SAMPLE.read_text())
         host = program["app"]
@@ -194,6 +223,13 @@ def test_the_recipe_with_health_works_each_time_its_lifespan_runs(tmp_path: Path
             health = service.request("/api/healthz")
             assert (health.status, health.json["pairs"]) == (200, 13)
             assert health.json["current_rejections"] == rejected, "the feed that is open must answer"
+            with closing(Client(service.port)) as client:
+                client.socket.sendall(b"GET /api/stream HTTP/1.1\r\nHost: test\r\n\r\n")
+                assert client.socket.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n")
+                assert samples_of(service.request("/api/metrics"))["market_index_streams", "app=api"] == 1
+            paths = service.request("/api/openapi.json").json["paths"]
+            own = ["/trading-view/pair-list", "/trading-view/order-book", "/stream", "/healthz", "/livez", "/readyz"]
+            assert sorted(paths) == sorted([*own, "/metrics"])
 
 
 def written(path: Path, text: str) -> Path:

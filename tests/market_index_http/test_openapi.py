@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from decimal import Decimal
 from functools import cache
 from http.client import HTTPResponse
@@ -33,7 +34,9 @@ from market_index.strategies import (
     prices,
 )
 from market_index_feeds import open_feed
-from market_index_http import Health, create_app
+from market_index_http import create_app
+from market_index_http.operating import Health
+from tests.apps import composed
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
 from tests.market_index_http.books import MIDDLE
@@ -67,7 +70,7 @@ class WithShortStreams:
 def service(feed: FeedState) -> Iterator[Service]:
     live = LiveIndex(open_feed(SAMPLE).read().values())
     live.update([], freshness=Freshness("slot 145000000"))
-    app = create_app(live, stream=True, health=Health(feed, max_stale=60), metrics=True, openapi=True)
+    app = composed(live, stream=True, health=Health(feed, max_stale=60), metrics=True, openapi=True)
     app.add_middleware(WithShortStreams)
     with served(app) as service:
         yield service
@@ -101,7 +104,7 @@ def test_it_describes_every_route_of_the_app():
         return {route.path for route in app.routes if isinstance(route, Route)}
 
     assert {path for path in CONTRACT["paths"] if path.startswith("/trading-view/")} == paths(create_app(LiveIndex()))
-    whole = create_app(LiveIndex(), stream=True, health=Health(), metrics=True, openapi=True)
+    whole = composed(LiveIndex(), stream=True, health=Health(), metrics=True, openapi=True)
     assert CONTRACT["paths"].keys() == paths(whole) - {"/openapi.json"}
 
 
@@ -160,9 +163,41 @@ def test_a_stale_feed_is_as_described(client: httpx.Client, feed: FeedState, pat
 EVENTS = {"book": "OrderBook", "change": "BookChange", "retract": "Pair", "version": "Freshness"}
 
 
+def test_a_stream_for_http_1_0_is_as_described(service: Service):
+    with closing(Client(service.port)) as client:
+        client.socket.sendall(b"GET /stream HTTP/1.0\r\nHost: test\r\n\r\n")
+        response = HTTPResponse(client.socket)
+        response.begin()
+        assert response.status == 426
+        content, fields = response.read(), response.getheaders()
+    request = httpx.Request("GET", f"http://127.0.0.1:{service.port}/stream")
+    described = httpx.Response(426, headers=fields, content=content, request=request)
+    described.elapsed = timedelta()
+    assert_described("/stream", described)
+
+
+@pytest.mark.decision(36)
+def test_every_amount_has_the_widest_format_that_generators_know():
+    found = [one for one in amounts(CONTRACT) if "type" in one]
+    assert len(found) > 2
+    for amount in found:
+        assert (amount["type"], amount["format"], amount["maximum"]) == ("integer", "int64", 2**64 - 1)
+        above = 2**63
+        assert jsonschema_rs.validator_for(amount, validate_formats=True).is_valid(above)
+
+
+def amounts(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the schema of each amount of the description."""
+    if isinstance(value, list | dict):
+        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            if name == "accumulated_liquidity" and isinstance(inner, dict):
+                yield inner
+            yield from amounts(inner)
+
+
 def test_the_events_of_the_stream_are_as_described():
     live, found = LiveIndex([MIDDLE]), []
-    with served(create_app(live, stream=1)) as service, closing(Client(service.port)) as client:
+    with served(composed(live, stream=1)) as service, closing(Client(service.port)) as client:
         client.socket.sendall(b"GET /stream?levels=changed HTTP/1.1\r\nHost: test\r\n\r\n")
         response = HTTPResponse(client.socket)
         response.begin()

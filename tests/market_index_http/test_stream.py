@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from itertools import count
+from pathlib import Path
+from runpy import run_path
 from typing import Any
 from weakref import ref
 
@@ -24,12 +27,15 @@ from hypothesis import strategies as st
 
 from market_index import AssetId, Freshness, LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index.strategies import level_changes, order_books
-from market_index_http import create_app, stream
-from tests.asgi import request, scope_of
+from market_index_http import create_app
+from market_index_http.stream import audience, steps
+from tests.apps import composed
+from tests.asgi import request, request_cached, scope_of
 from tests.market_index_http.books import book, numbered_pair
-from tests.service import Client
+from tests.service import Client, served
 from tests.waiting import DEADLINE_SECONDS
 
+CLIENTS = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
 PAIRS = [numbered_pair(number) for number in range(4)]
 
 
@@ -42,35 +48,52 @@ class Copy:
     events: list[str] = field(factory=list)
     comments: int = 0
     retry_milliseconds: int = 0
+    fields: dict[bytes, bytes] = field(factory=dict)
     rest: bytes = b""
 
     def read(self, data: bytes) -> None:
-        *blocks, self.rest = (self.rest + data).split(b"\n\n")
-        self.comments += blocks.count(b":")
-        for block in blocks:
-            lines = dict(line.partition(b": ")[::2] for line in block.split(b"\n"))
-            if b"retry" in lines:
-                self.retry_milliseconds = int(lines[b"retry"])
-            if b"event" in lines:
-                self.apply(lines[b"event"].decode(), lines[b"data"])
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        for line in lines:
+            name, _, value = line.partition(b": ")
+            if line == b":":
+                self.comments += 1
+            elif line:
+                self.fields[name] = value
+            else:
+                # A block without data is an empty event for some clients.
+                assert b"data" in self.fields
+                self.retry_milliseconds = int(self.fields.get(b"retry", self.retry_milliseconds))
+                self.apply(self.fields[b"event"].decode(), self.fields[b"data"])
+                self.fields.clear()
+
+    def check(self, pair: Pair) -> None:
+        """The id of an event is the tag that the endpoint has for the book to which it leads."""
+        target = f"/trading-view/order-book?base={pair.base}&quote={pair.quote}"
+        response = request_cached(create_app(LiveIndex([self.books[pair]])), target)
+        assert response
+        assert response.headers["etag"] == f'W/"{self.fields[b"id"].decode()}"'
 
     def apply(self, event: str, data: bytes) -> None:
         self.events.append(event)
         value = json.loads(data)
         if event == "version":
+            assert b"id" not in self.fields
             self.versions.append((dict(self.books), value["as_of"]))
             return
         pair = Pair(AssetId.parse(value["base"]), AssetId.parse(value["quote"]))
         if event == "book":
             self.books[pair] = wire.order_book_from_json(data)
         elif event == "retract":
+            assert b"id" not in self.fields
             self.books.pop(pair, None)
+            return
         else:
             assert event == "change"
             bids, asks = (
                 [(one["price"], one["accumulated_liquidity"]) for one in value[side]] for side in ("bids", "asks")
             )
             self.books[pair] = self.books[pair].apply(bids, asks, value["spot"])
+        self.check(pair)
 
 
 @define
@@ -154,7 +177,7 @@ def test_after_each_version_a_client_has_what_the_endpoint_returned(history, pai
     async def run() -> None:
         live = LiveIndex()
         live.show(history[0])
-        async with reading(create_app(live, stream=True), query_of(pairs, levels), is_open=False) as reader:
+        async with reading(composed(live, stream=True), query_of(pairs, levels), is_open=False) as reader:
             shown = [history[0]]
             for step in history[1:]:
                 if isinstance(step, str):
@@ -217,7 +240,7 @@ def test_the_events_of_versions(query: str, steps: list[list[OrderBook] | str], 
     live = LiveIndex()
 
     async def run() -> Reader:
-        async with reading(create_app(live, stream=True), query) as reader:
+        async with reading(composed(live, stream=True), query) as reader:
             for step in steps:
                 live.show(live.current.with_freshness(Freshness(step)) if isinstance(step, str) else MarketIndex(step))
                 for _ in range(20):  # more turns of the loop than a client needs that has something to send
@@ -234,7 +257,7 @@ def test_a_slow_client_gets_fewer_versions_and_the_last_one():
     live = LiveIndex([book(1)])
 
     async def run() -> Reader:
-        async with reading(create_app(live, stream=True)) as reader:
+        async with reading(composed(live, stream=True)) as reader:
             await reader.has(live.current)
             reader.open.clear()  # while the first changes are written
             for spot in range(1, 101):
@@ -252,13 +275,15 @@ def test_the_text_of_a_change_is_made_once_for_all_clients(monkeypatch):
     """The text of a first version is made for each client: it may be a hundred megabytes, so it is not cached."""
     made = []
 
-    def counted(one: OrderBook) -> bytes:
-        made.append(one)
-        return wire.order_book_to_json(one)
+    encoded = wire.encoded_order_book
 
-    monkeypatch.setattr(stream, "order_book_to_json", counted)
+    def counted(one: OrderBook) -> Any:
+        made.append(one)
+        return encoded(one)
+
+    monkeypatch.setattr(wire, "encoded_order_book", counted)
     live = LiveIndex([book(1), book(2)])
-    app = create_app(live, stream=True)
+    app = composed(live, stream=True)
 
     async def run() -> None:
         async with reading(app) as one, reading(app) as other:
@@ -275,7 +300,7 @@ def test_a_client_of_a_quiet_pair_keeps_no_old_version():
     live = LiveIndex([book(1), book(2)])
 
     async def run() -> None:
-        async with reading(create_app(live, stream=True), f"?pairs={numbered_pair(1)}") as reader:
+        async with reading(composed(live, stream=True), f"?pairs={numbered_pair(1)}") as reader:
             await reader.has(MarketIndex([book(1)]))
             old = ref(live.current)
             live.publish(book(2, spot="0.5"))
@@ -291,11 +316,11 @@ def test_a_client_of_a_quiet_pair_keeps_no_old_version():
 
 def test_a_client_of_a_quiet_market_gets_comments_also_while_another_one_ends_slowly(monkeypatch):
     """The `send` of a middleware may take long to clean up after its cancellation."""
-    monkeypatch.setattr(stream, "CHECK_SECONDS", 2**-10)
-    monkeypatch.setattr(stream, "PING_SECONDS", 2**-9)
-    monkeypatch.setattr(stream, "SEND_SECONDS", 2**-8)
+    monkeypatch.setattr(audience, "CHECK_SECONDS", 2**-10)
+    monkeypatch.setattr(audience, "PING_SECONDS", 2**-9)
+    monkeypatch.setattr(audience, "SEND_SECONDS", 2**-8)
     live = LiveIndex([book(1)])
-    app = create_app(live, stream=True)
+    app = composed(live, stream=True)
     cancelled, released = asyncio.Event(), asyncio.Event()
 
     async def send(_: Any) -> None:
@@ -325,11 +350,11 @@ def test_a_client_of_a_quiet_market_gets_comments_also_while_another_one_ends_sl
 @pytest.mark.parametrize("by", ["time", "shutdown"])
 def test_a_client_that_accepts_nothing_is_closed(by: str, has_written: bool, monkeypatch):
     """After 30 seconds, and at once at a shutdown, also if it does not accept the end of its stream."""
-    monkeypatch.setattr(stream, "CHECK_SECONDS", 2**-10)
-    monkeypatch.setattr(stream, "PING_SECONDS", 2**-9)
-    monkeypatch.setattr(stream, "SEND_SECONDS", 2**-8 if by == "time" else 2**20)
+    monkeypatch.setattr(audience, "CHECK_SECONDS", 2**-10)
+    monkeypatch.setattr(audience, "PING_SECONDS", 2**-9)
+    monkeypatch.setattr(audience, "SEND_SECONDS", 2**-8 if by == "time" else 2**20)
     live = LiveIndex([book(1)])
-    app = create_app(live, stream=True)
+    app = composed(live, stream=True)
 
     async def run() -> None:
         async with (
@@ -357,7 +382,7 @@ def test_a_client_that_leaves_gets_no_more_of_a_large_version():
     live = LiveIndex(map(book, range(200)))
 
     async def run() -> Reader:
-        async with reading(create_app(live, stream=True)) as reader, asyncio.timeout(DEADLINE_SECONDS):
+        async with reading(composed(live, stream=True)) as reader, asyncio.timeout(DEADLINE_SECONDS):
             while not reader.copy.events:
                 await asyncio.sleep(0)
             reader.gone.set()
@@ -367,6 +392,32 @@ def test_a_client_that_leaves_gets_no_more_of_a_large_version():
     assert len(asyncio.run(run()).copy.events) < 100
 
 
+def test_in_each_turn_of_the_event_loop_one_of_many_new_clients_is_served():
+    """The loop must accept connections, and respond to other requests, while many streams begin."""
+    live = LiveIndex(map(book, range(200)))
+    app = composed(live, stream=True)
+    pieces: Counter[int] = Counter()
+    turn = 0
+
+    async def send(message: Any) -> None:
+        pieces[turn] += len(message.get("body", b"")) >= steps.PIECE_BYTES
+
+    async def run() -> None:
+        nonlocal turn
+        reader = Reader()
+        tasks = [asyncio.create_task(app(scope_of("/stream"), reader.receive, send)) for _ in range(20)]
+        async with asyncio.timeout(DEADLINE_SECONDS), reading(app) as last:
+            while not last.copy.versions:
+                turn += 1
+                await asyncio.sleep(0)
+        reader.gone.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(run())
+    assert pieces.total() >= 20
+    assert max(pieces.values()) == 1
+
+
 VISITED = frozenset(map(numbered_pair, range(1_000, 1_100)))
 """Pairs that only the next test uses: a thread that an earlier one has left may still make others."""
 
@@ -374,7 +425,7 @@ VISITED = frozenset(map(numbered_pair, range(1_000, 1_100)))
 def kept() -> Counter[str]:
     """Return how many objects of streams, and how many visited pairs, are in memory, by their type."""
     gc.collect()
-    kinds = (stream._Client, stream._Audience, stream._Step, stream._Version)
+    kinds = (audience.Client, audience.Audience, steps.Step, steps.Version)
     return Counter(
         type(one).__name__
         for one in gc.get_objects()
@@ -384,9 +435,9 @@ def kept() -> Counter[str]:
 
 def test_nothing_of_a_client_that_has_left_stays_in_memory(monkeypatch):
     """While other clients are connected, and when all have left."""
-    monkeypatch.setattr(stream, "CHECK_SECONDS", 2**-10)
+    monkeypatch.setattr(audience, "CHECK_SECONDS", 2**-10)
     live = LiveIndex([book(1_000), book(1_001)])
-    app = create_app(live, stream=True)
+    app = composed(live, stream=True)
     numbers = count(1)
 
     async def visit(query: str, pairs: frozenset[Pair], *, reads_on: bool) -> None:
@@ -411,7 +462,7 @@ def test_nothing_of_a_client_that_has_left_stays_in_memory(monkeypatch):
     async def kept_after_visits(other: Reader, before: Counter[str]) -> Counter[str]:
         await visits(other)
         # The task that checks the clients may refer to one that has left until its next check.
-        while (found := kept())["_Client"] != before["_Client"] + 1:
+        while (found := kept())["Client"] != before["Client"] + 1:
             await asyncio.sleep(0)
         return found
 
@@ -432,7 +483,7 @@ def test_nothing_of_a_client_that_has_left_stays_in_memory(monkeypatch):
 
 def test_streams_in_several_event_loops_follow_one_index():
     live = LiveIndex([book(1)])
-    app = create_app(live, stream=True)
+    app = composed(live, stream=True)
     ready = threading.Barrier(3)
 
     def one() -> None:
@@ -469,12 +520,12 @@ def test_streams_in_several_event_loops_follow_one_index():
     ],
 )
 def test_a_malformed_request_is_400_with_the_error_body(query, message):
-    response = request(create_app(LiveIndex(), stream=True), f"/stream{query}")
+    response = request(composed(LiveIndex(), stream=True), f"/stream{query}")
     assert (response.status, json.loads(response.body)) == (400, {"error": message})
 
 
 def test_head_has_the_fields_and_no_events():
-    response = request(create_app(LiveIndex([book(1)]), stream=True), "/stream", "HEAD")
+    response = request(composed(LiveIndex([book(1)]), stream=True), "/stream", "HEAD")
     assert response.status == 200
     assert response.body == b""
     assert response.headers["content-type"] == "text/event-stream"
@@ -485,13 +536,39 @@ def test_head_has_the_fields_and_no_events():
 # A real server
 
 
+def test_the_program_of_the_page_checks_a_book_that_it_has_followed(tmp_path):
+    found = re.search(r"^```python\n# check.py\n(.*?)^```$", CLIENTS.read_text(), re.DOTALL | re.MULTILINE)
+    assert found
+    (tmp_path / "check.py").write_text(found[1])
+    live, pair = LiveIndex([book(1, 30), book(2)]), numbered_pair(1)
+    with served(composed(live, stream=True)) as service:
+        url = f"http://127.0.0.1:{service.port}"
+        command = [sys.executable, "check.py", url, str(pair)]
+        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            try:
+                assert process.stdout.readline() == "True\n"
+                for levels in ([("0.00001", 7)], [("0.00002", 0), ("0.5", 1)], [("0.5", 0)]):
+                    live.publish(live.current[pair].apply(bids=levels, spot="0.5"))
+                    assert process.stdout.readline() == "True\n"
+            finally:
+                process.kill()
+        is_equal = run_path(str(tmp_path / "check.py"))["is_equal"]
+        response = service.order_book(str(pair.base), str(pair.quote))
+        tag = response.headers["etag"].split('"')[1]
+        assert is_equal(url, response.json, tag) is True
+        assert is_equal(url, response.json | {"bids": []}, tag) is False
+        assert is_equal(url, response.json, "0") is None
+
+
 HOST = """
 from fastapi import FastAPI
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
-from market_index_http import create_app, stream
+from market_index_http import create_app
+from market_index_http.stream import Stream
 live = LiveIndex([OrderBook(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="1")])
 app = FastAPI()
-app.mount("/api", create_app(live, stream=True))
+app.mount("/api", create_app(live, routes=[Stream(live).route()]))
 """
 
 

@@ -84,6 +84,21 @@ def head(size: int) -> bytes:
     return LIST + b"X: %s\r\n\r\n" % (b"x" * (size - target - host - len("x: \r\n")))
 
 
+def test_metrics_that_fail_do_not_end_the_server_and_are_logged_once(caplog: pytest.LogCaptureFixture):
+    connections = []
+
+    def fail(count: int) -> None:
+        connections.append(count)
+        raise RuntimeError("no metrics")
+
+    server = Server(create_app(LiveIndex()), on_second=fail)
+    for _ in range(3):
+        asyncio.run(server.each_second())
+    assert connections == [0, 0, 0]
+    assert caplog.text.count("the metrics of this process cannot be updated") == 1
+    assert caplog.text.count("RuntimeError: no metrics") == 1
+
+
 class TestSize:
     """At most 64 KiB of a request head."""
 

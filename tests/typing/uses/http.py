@@ -4,23 +4,24 @@ from typing import assert_type
 
 from market_index import LiveIndex
 from market_index_feeds import open_feed
-from market_index_http import Health, create_app
+from market_index_http import create_app
 from market_index_http.app import MarketIndexApp
-from market_index_http.counters import Counters
-from market_index_http.health import FeedStatus
+from market_index_http.operating import FeedStatus, Health, Metrics, description_route, probe_routes
+from market_index_http.stream import Stream
 
 live = LiveIndex()
 feed: FeedStatus = open_feed("market.db")
 health = Health(feed, max_stale=0.5)
 assert_type(health.failures(), list[str])
-app = create_app(live, max_age=2, stream=200, health=health, metrics=Counters(), openapi=True)
+stream, metrics = Stream(live, limit=200), Metrics()
+routes = [stream.route(), *probe_routes(live, health), metrics.route(), description_route()]
+app = create_app(live, max_age=2, routes=routes, on_response=metrics.watch(live, health=health, streams=stream))
 assert_type(app, MarketIndexApp)
-create_app(live, metrics=True, stream=True)
 
 create_app(live.current)  # error: mypy[arg-type] pyright[reportArgumentType]
 create_app(live, max_age=0.5)  # error: mypy[arg-type] pyright[reportArgumentType]
 create_app(live, 2)  # error: mypy[call-arg] pyright[reportCallIssue]
-create_app(live, health=feed)  # error: mypy[arg-type] pyright[reportArgumentType]
-create_app(live, metrics="yes")  # error: mypy[arg-type] pyright[reportArgumentType]
-create_app(live, stream="yes")  # error: mypy[arg-type] pyright[reportArgumentType]
+create_app(live, routes=[stream])  # error: mypy[list-item] pyright[reportArgumentType]
+create_app(live, on_response=metrics)  # error: mypy[arg-type] pyright[reportArgumentType]
+Stream(live, limit="yes")  # error: mypy[arg-type] pyright[reportArgumentType]
 Health(live)  # error: mypy[arg-type] pyright[reportArgumentType]

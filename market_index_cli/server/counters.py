@@ -1,4 +1,4 @@
-"""The numbers of `/metrics`, in a table that several processes may share.
+"""The numbers of `/metrics`, in a table that the worker processes share.
 
 Theory of operation
     The table has a row for each process, and a row has a cell for each number. A process writes only its own row,
@@ -16,54 +16,36 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping
-from itertools import count
-from math import nan
+from itertools import product
+from math import isnan, nan
 from typing import Any, Final, final
 
-from market_index_http.routes import (
-    HEALTH_PATH,
-    LIVE_PATH,
-    METRICS_PATH,
-    OPENAPI_PATH,
-    ORDER_BOOK_PATH,
-    PAIR_LIST_PATH,
-    READY_PATH,
-    STREAM_PATH,
-)
+from market_index_http.operating.metrics import GAUGES as APP_GAUGES
 
 OTHER: Final = "other"
 """The label of all other paths, and of all other statuses."""
 
 ENDPOINTS: Final = (
-    PAIR_LIST_PATH, ORDER_BOOK_PATH, STREAM_PATH, HEALTH_PATH, LIVE_PATH, READY_PATH, METRICS_PATH, OPENAPI_PATH, OTHER,
+    "/trading-view/pair-list", "/trading-view/order-book", "/stream",
+    "/healthz", "/livez", "/readyz", "/metrics", "/openapi.json", OTHER,
 )  # fmt: skip
-STATUSES: Final = (200, 204, 304, 400, 404, 405, 431, 500, 503, OTHER)
+STATUSES: Final[tuple[int | str, ...]] = (200, 204, 304, 400, 404, 405, 431, 500, 503, OTHER)
 
-GAUGES: Final = {
-    "pairs": "Pairs that are tracked.",
-    "ready": "Whether /readyz answers 200: 1 or 0.",
+GAUGES: Final[Mapping[str, str]] = {
+    **APP_GAUGES,
     "workers": "Processes that the server keeps running.",
-    "feed_revision": "Revision of the store that is live.",
-    "feed_healthy_timestamp_seconds": "Unix time when the feed was last healthy; 0: never.",
-    "feed_published_timestamp_seconds": "Unix time of the last message of the publisher; 0: never.",
-    "feed_changed_timestamp_seconds": "Unix time when a book or a pair last changed; 0: never.",
-    "feed_rejected_records": "Records of the feed that were rejected.",
-    "feed_current_rejections": "Records that are rejected now.",
-    "feed_retries": "How often the feed could not be read and was tried again.",
-    "streams": "Open streams of changes.",
     "open_connections": "Open connections of clients.",
     "max_connections": "Limit of open connections.",
 }
 """The numbers that each process sets, and their descriptions."""
 
-_PROCESS_ID: Final = "process_id"
+PROCESS_ID: Final = "process_id"
 
-_CELLS: Final = count()
-_REQUESTS: Final[Mapping[str, Mapping[int | str, int]]] = {
-    endpoint: {status: next(_CELLS) for status in STATUSES} for endpoint in ENDPOINTS
+_GAUGES: Final = {name: cell for cell, name in enumerate((PROCESS_ID, *GAUGES))}
+_REQUESTS: Final[Mapping[tuple[str, int | str], int]] = {
+    key: cell for cell, key in enumerate(product(ENDPOINTS, STATUSES), len(_GAUGES))
 }
-_GAUGES: Final = {name: next(_CELLS) for name in (_PROCESS_ID, *GAUGES)}
-_ROW_CELLS: Final = next(_CELLS)
+_ROW_CELLS: Final = len(_GAUGES) + len(_REQUESTS)
 
 
 @final
@@ -96,9 +78,11 @@ class Counters:
         return workers * _ROW_CELLS
 
     def count(self, path: str, status: int) -> None:
-        """Count a response by its status and by the path of its request, which is relative to the path of the mount."""
-        cells = _REQUESTS.get(path) or _REQUESTS[OTHER]
-        self._row[cells.get(status, cells[OTHER])] += 1
+        """Count a response by its status and by the path of its route."""
+        cell = _REQUESTS.get((path, status))
+        if cell is None:
+            cell = _REQUESTS[path if path in ENDPOINTS else OTHER, status if status in STATUSES else OTHER]
+        self._row[cell] += 1
 
     def clear(self, row: int) -> None:
         """Clear the gauges of a row: its process has ended, or has just started."""
@@ -111,11 +95,13 @@ class Counters:
 
     def requests(self) -> Iterator[tuple[str, int | str, float]]:
         """Yield each path and status with the number of responses of all processes."""
-        for path, cells in _REQUESTS.items():
-            for status, cell in cells.items():
-                yield path, status, sum(row[cell] for row in self._rows)
+        for (path, status), cell in _REQUESTS.items():
+            yield path, status, sum(row[cell] for row in self._rows)
 
-    def by_row(self, name: str) -> list[float]:
-        """Return the value of a gauge of each row; NaN: it is not known."""
+    def gauges(self) -> list[dict[str, float]]:
+        """Return the gauges of each row that are known, with the id of its process."""
         # A row that no process has used yet contains only zeros.
-        return [row[_GAUGES[name]] if row[_GAUGES[_PROCESS_ID]] else nan for row in self._rows]
+        return [
+            {name: row[cell] for name, cell in _GAUGES.items() if row[_GAUGES[PROCESS_ID]] and not isnan(row[cell])}
+            for row in self._rows
+        ]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 from math import inf, isfinite
-from typing import Protocol
+from typing import Any, Protocol
 
-from attrs import define
+from attrs import define, field
 from starlette.requests import Request
 
 from market_index import LiveIndex
+from market_index.errors import safe_repr
 from market_index.wire import format_time
 from market_index_http.bodies import JSON_FIELDS, NOT_STORED, Response, text_response
-from market_index_http.routes import HEALTH_PATH, LIVE_PATH, READY_PATH, ExactRoute
+from market_index_http.routes import ExactRoute
 
 
 class FeedStatus(Protocol):
@@ -56,6 +57,11 @@ class FeedStatus(Protocol):
         """How often the source could not be read so far, and was tried again."""
 
 
+def _limit(_: object, attribute: Any, value: Any) -> None:
+    if value is not None and not (type(value) in {int, float} and 0 <= value < inf):
+        raise ValueError(f"{attribute.name} must be None or a finite number of seconds from 0, got {safe_repr(value)}")
+
+
 @define
 class Health:
     """The feed of an app, and the limits within which its books are current.
@@ -72,11 +78,14 @@ class Health:
         feed: The state of the feed.
         max_stale: How many seconds the feed may be unhealthy; None: without limit.
         max_quiet: How many seconds the publisher may publish nothing; None: without limit.
+
+    Raises:
+        ValueError: A limit is not a finite number of seconds from 0.
     """
 
     feed: FeedStatus | None = None
-    max_stale: float | None = None
-    max_quiet: float | None = None
+    max_stale: float | None = field(default=None, validator=_limit)
+    max_quiet: float | None = field(default=None, validator=_limit)
 
     def failures(self) -> list[str]:
         """Return the message of each failed check; none if the books are current."""
@@ -95,7 +104,7 @@ class Health:
         return failed
 
 
-def health_routes(live: LiveIndex, health: Health) -> list[ExactRoute]:
+def probe_routes(live: LiveIndex, health: Health) -> list[ExactRoute]:
     """Return the routes of the probes.
 
     - `/livez`: 200 as long as the process answers.
@@ -131,7 +140,7 @@ def health_routes(live: LiveIndex, health: Health) -> list[ExactRoute]:
         }
         return _response(request, health.failures(), status)
 
-    return [ExactRoute(HEALTH_PATH, details), ExactRoute(LIVE_PATH, alive), ExactRoute(READY_PATH, ready)]
+    return [ExactRoute("/healthz", details), ExactRoute("/livez", alive), ExactRoute("/readyz", ready)]
 
 
 def _response(request: Request, failed: list[str], status: dict[str, object]) -> Response:

@@ -1,0 +1,60 @@
+"""The metrics of all worker processes, read from their table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sized
+from functools import partial
+from typing import final
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from market_index import LiveIndex
+from market_index_cli.server.counters import GAUGES, PROCESS_ID, Counters
+from market_index_http.operating import Health
+from market_index_http.operating.metrics import GAUGES as APP_GAUGES
+from market_index_http.operating.metrics import families, metrics_route, numbers_of, responses_family
+from market_index_http.routes import ExactRoute
+
+
+@final
+class WorkerMetrics(Collector):
+    """The metrics of the workers that share a table: gauges with the label `worker`, and the sum of the responses."""
+
+    def __init__(self, live: LiveIndex, counters: Counters, streams: Sized, health: Health | None) -> None:
+        self._numbers = partial(numbers_of, live, health, streams)
+        self._counters = counters
+
+    def observe(self) -> None:
+        """Update the gauges of this process. `collect` does so itself; each worker calls it about once per second."""
+        numbers = self._numbers()
+        for name in APP_GAUGES:
+            self._counters.set_gauge(name, numbers.get(name))
+        self._counters.set_gauge(PROCESS_ID, os.getpid())
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics. Those of this process are up to date, those of others as of their last `observe`."""
+        self.observe()
+        workers = {str(row): gauges for row, gauges in enumerate(self._counters.gauges())}
+        yield from families("worker", workers, GAUGES)
+        responses = responses_family()
+        for path, status, number in self._counters.requests():
+            responses.add_metric([path, str(status)], number)
+        yield responses
+        # Those of prometheus-client's `ProcessCollector`, on Linux. A process that has ended has none.
+        processes: dict[str, Metric] = {}
+        for worker, gauges in workers.items():
+            if PROCESS_ID in gauges:
+                for found in ProcessCollector(pid=partial(int, gauges[PROCESS_ID]), registry=None).collect():
+                    family = processes.setdefault(found.name, Metric(found.name, found.documentation, found.type))
+                    for sample in found.samples:
+                        family.add_sample(sample.name, {"worker": worker}, sample.value)
+        yield from processes.values()
+
+    def route(self) -> ExactRoute:
+        """Return the route `/metrics`."""
+        registry = CollectorRegistry()
+        registry.register(self)
+        return metrics_route(registry)

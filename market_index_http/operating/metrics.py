@@ -1,0 +1,176 @@
+"""The metrics of the apps of a process: one collector of prometheus-client for a registry, and the route `/metrics`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sized
+from functools import partial
+from importlib.metadata import version
+from math import isfinite
+from time import time
+from typing import Final, final
+
+from starlette.requests import Request
+
+from market_index import LiveIndex
+from market_index.errors import safe_repr
+from market_index_http.bodies import NOT_STORED, Response, text_response
+from market_index_http.operating.probes import Health
+from market_index_http.routes import ExactRoute
+
+try:
+    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+    from prometheus_client.registry import Collector
+except ModuleNotFoundError as _missing:
+    raise ModuleNotFoundError(
+        f"metrics need {_missing.name}, which comes with the extra metrics: pip install '.[metrics]'",
+        name=_missing.name,
+    ) from None
+
+# The names and labels are those of 0.0.4, which every Prometheus reads.
+_FIELDS: Final = (*NOT_STORED, (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"))
+
+GAUGES: Final[Mapping[str, str]] = {
+    "pairs": "Pairs that are tracked.",
+    "ready": "Whether /readyz answers 200: 1 or 0.",
+    "feed_revision": "Revision of the store that is live.",
+    "feed_healthy_timestamp_seconds": "Unix time when the feed was last healthy; 0: never.",
+    "feed_published_timestamp_seconds": "Unix time of the last message of the publisher; 0: never.",
+    "feed_changed_timestamp_seconds": "Unix time when a book or a pair last changed; 0: never.",
+    "feed_rejected_records": "Records of the feed that were rejected.",
+    "feed_current_rejections": "Records that are rejected now.",
+    "feed_retries": "How often the feed could not be read and was tried again.",
+    "streams": "Open streams of changes.",
+}
+"""The numbers of an app, and their descriptions."""
+
+_ONLY_INCREASED: Final = {"feed_rejected_records", "feed_retries"}
+"""The numbers that are counters."""
+
+
+def numbers_of(live: LiveIndex, health: Health | None, streams: Sized | None) -> dict[str, float]:
+    """Return the current value of each of `GAUGES` that is known. Any thread may call it."""
+    numbers: dict[str, float | None] = {"pairs": len(live.current)}
+    if streams is not None:
+        numbers["streams"] = len(streams)
+    if health is not None:
+        numbers["ready"] = not health.failures()
+        if (feed := health.feed) is not None:
+            numbers |= {
+                "feed_revision": feed.revision,
+                "feed_healthy_timestamp_seconds": _time_before(feed.age),
+                "feed_published_timestamp_seconds": _time_before(feed.quiet_age),
+                "feed_changed_timestamp_seconds": _time_before(feed.change_age),
+                "feed_rejected_records": feed.rejected,
+                "feed_current_rejections": feed.current_rejections,
+                "feed_retries": feed.retries,
+            }
+    return {name: value for name, value in numbers.items() if value is not None}
+
+
+@final
+class Metrics(Collector):
+    """The metrics of the apps of this process. All names start with `market_index_`.
+
+    A registry has one `Metrics`, for all apps: each has its own label `app`. A second one in the same registry is
+    rejected by the registry, because its series could be the same.
+
+    >>> from prometheus_client import CollectorRegistry
+    >>> from market_index_http import create_app
+    >>> metrics, live = Metrics(), LiveIndex()
+    >>> app = create_app(live, on_response=metrics.watch(live, app="public"))
+    >>> registry = CollectorRegistry()
+    >>> registry.register(metrics)
+    >>> registry.get_sample_value("market_index_pairs", {"app": "public"})
+    0
+    """
+
+    def __init__(self) -> None:
+        # For each app, a function that returns its numbers, and how many responses had a path and a status.
+        self._apps: dict[str, tuple[Callable[[], dict[str, float]], dict[tuple[str, int], int]]] = {}
+
+    def watch(
+        self, live: LiveIndex, *, health: Health | None = None, streams: Sized | None = None, app: str = ""
+    ) -> Callable[[str, int], None]:
+        """Add an app. Return the function that counts its responses: the argument `on_response` of `create_app`.
+
+        Args:
+            live: The index of the app.
+            health: The `Health` of its probes.
+            streams: Its `Stream`.
+            app: The label of the app.
+
+        Raises:
+            ValueError: There is an app with this label.
+        """
+        if app in self._apps:
+            raise ValueError(f"app must differ from the labels of the other apps, got {safe_repr(app)}")
+        responses: dict[tuple[str, int], int] = defaultdict(int)
+        self._apps[app] = partial(numbers_of, live, health, streams), responses
+
+        def count(path: str, status: int) -> None:
+            # Threads lose no increment: CPython switches threads only at calls and jumps.
+            responses[path or "other", status] += 1
+
+        return count
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield the metrics. A registry reads only their names, to reject duplicates."""
+        return self.collect()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics."""
+        apps = self._apps.copy()
+        yield from families("app", {app: numbers() for app, (numbers, _) in apps.items()})
+        family = responses_family("app")
+        for app, (_, responses) in apps.items():
+            for (path, status), number in responses.copy().items():
+                family.add_metric([app, path, str(status)], number)
+        yield family
+
+    def route(self) -> ExactRoute:
+        """Return the route `/metrics`: these metrics, and those of the process."""
+        registry = CollectorRegistry()
+        registry.register(self)
+        ProcessCollector(registry=registry)
+        return metrics_route(registry)
+
+
+def metrics_route(registry: CollectorRegistry) -> ExactRoute:
+    """Return the route `/metrics` with the metrics of a registry."""
+
+    def respond(request: Request) -> Response:  # in a thread of Starlette: it reads the state of processes
+        return text_response(request.scope, 200, generate_latest(registry), _FIELDS)
+
+    return ExactRoute("/metrics", respond)
+
+
+def families(
+    label: str, numbers: Mapping[str, Mapping[str, float]], descriptions: Mapping[str, str] = GAUGES
+) -> Iterator[Metric]:
+    """Yield the metrics of numbers: those of each value of the label, by their names."""
+    build = GaugeMetricFamily("market_index_build_info", "The version of the server.", labels=["version"])
+    build.add_metric([version("market-index")], 1)
+    yield build
+    for name, description in descriptions.items():
+        kind = CounterMetricFamily if name in _ONLY_INCREASED else GaugeMetricFamily
+        family = kind(f"market_index_{name}", description, labels=[label])
+        for value, found in numbers.items():
+            if name in found:
+                family.add_metric([value], found[name])
+        yield family
+
+
+def responses_family(*labels: str) -> CounterMetricFamily:
+    """Return the metric of responses, with the labels before those of the endpoint and the status."""
+    return CounterMetricFamily(
+        "market_index_requests",
+        "Responses, by the path of the request and the status.",
+        labels=[*labels, "endpoint", "status"],
+    )
+
+
+def _time_before(age: float) -> float:
+    """Return the Unix time so many seconds ago; 0 if the age is infinite."""
+    return time() - age if isfinite(age) else 0.0

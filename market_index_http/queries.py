@@ -1,0 +1,36 @@
+"""The limits of a request target, and its query parameters (decisions 16 and 25)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
+from starlette.types import Scope
+
+from market_index.errors import safe_repr
+
+MAX_TARGET_BYTES: Final = 8 * 1024
+"""Decision 25."""
+
+MAX_PARAMETERS: Final = 32
+"""Decision 25."""
+
+_CLOSE: Final = {"Connection": "close"}
+
+
+def require_small(scope: Scope) -> None:
+    """Raise `HTTPException` if a request target is excessive; the connection is then closed (decision 25)."""
+    query: bytes = scope["query_string"]
+    if len(scope["path"]) + len(b"?") + len(query) > MAX_TARGET_BYTES:
+        raise HTTPException(400, f"The request target must have at most {MAX_TARGET_BYTES} bytes", _CLOSE)
+    if query.count(b"&") >= MAX_PARAMETERS:
+        raise HTTPException(400, f"The query must have at most {MAX_PARAMETERS} parameters", _CLOSE)
+
+
+def parameter(parameters: QueryParams, name: str) -> str | None:
+    """Return the value of a query parameter, None if it is absent. Raises `HTTPException` if it repeats."""
+    values = parameters.getlist(name)
+    if len(values) > 1:
+        raise HTTPException(400, f"Query parameter '{name}' must be given once, got {safe_repr(values)}")
+    return values[0] if values else None

@@ -1,0 +1,170 @@
+"""What a host composes: routes are added and described, options are checked, and apps are counted apart."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import closing
+from http.client import HTTPResponse
+from math import inf, nan
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+
+import market_index_http
+from market_index import LiveIndex
+from market_index_http import create_app, operating, stream
+from market_index_http.operating import Health, Metrics, description_route, probe_routes
+from market_index_http.stream import Stream
+from tests.asgi import request, response_of_call, scope_of
+from tests.market_index_http.books import MIDDLE, PAIR_LIST, stock
+from tests.metrics import samples_of_text
+from tests.service import Client, served
+
+BOOK = "/trading-view/order-book"
+
+
+def test_the_two_endpoints_import_nothing_else():
+    program = """import sys, market_index_http
+print(*sorted(name for name in sys.modules if name.startswith(("market_index_http.", "prometheus"))))"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    names = ["app", "bodies", "order_book", "pair_list", "queries", "routes", "snapshots"]
+    assert done.stdout.split() == [f"market_index_http.{name}" for name in names]
+
+
+@pytest.mark.parametrize(
+    ("added", "paths"),
+    [
+        ([], [PAIR_LIST, BOOK]),
+        (["stream"], [PAIR_LIST, BOOK, "/stream"]),
+        (["stream", "probes"], [PAIR_LIST, BOOK, "/stream", "/healthz", "/livez", "/readyz"]),
+    ],
+)
+def test_the_description_is_of_the_routes_of_the_app(added: list[str], paths: list[str]):
+    live = LiveIndex()
+    routes = {"stream": [Stream(live).route()], "probes": probe_routes(live, Health())}
+    app = create_app(live, routes=[description_route(), *(route for name in added for route in routes[name])])
+    described = json.loads(request(app, "/openapi.json").body)
+    assert set(described["paths"]) == set(paths)
+
+
+def test_the_public_names_are_those_of_all():
+    assert market_index_http.__all__ == ["create_app"]
+    assert stream.__all__ == ["Stream"]
+    assert operating.__all__ == ["FeedStatus", "Health", "Metrics", "description_route", "probe_routes"]
+    assert operating.Metrics is Metrics
+    for module in (market_index_http, stream, operating):
+        for name in module.__all__:
+            assert getattr(module, name).__doc__
+        assert not hasattr(module, "nothing")
+
+
+def test_only_metrics_need_their_extra():
+    program = """import sys
+sys.modules["prometheus_client"] = None
+from market_index_http.operating import Health
+from market_index_http.operating import Metrics"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    message = "metrics need prometheus_client, which comes with the extra metrics: pip install '.[metrics]'"
+    assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message}"
+
+
+async def own(_: Any) -> PlainTextResponse:
+    return PlainTextResponse("the host's own")
+
+
+def test_a_route_of_the_host_is_served_and_never_takes_the_place_of_an_endpoint():
+    live = LiveIndex([MIDDLE])
+    app = create_app(live, routes=iter([Route("/own", own), Mount("/trading-view", PlainTextResponse("mounted"))]))
+    assert request(app, "/own").body == b"the host's own"
+    assert request(app, "/trading-view/other").body == b"mounted"
+    assert "pairs" in json.loads(request(app, PAIR_LIST).body)
+    for path in (PAIR_LIST, BOOK):
+        with pytest.raises(
+            ValueError, match=r"routes must not have the path of an endpoint, got Route\(path='/trading-"
+        ):
+            create_app(live, routes=[Route("/own", own), Route(path, own)])
+    with pytest.raises(AttributeError):
+        app.router.routes.insert(0, Route(PAIR_LIST, own))
+
+
+def test_what_is_no_route_and_no_function_is_rejected():
+    live, metrics = LiveIndex(), Metrics()
+    wrong: Any
+    for wrong in ([Stream(live)], [probe_routes(live, Health())], ["/own"]):
+        with pytest.raises(TypeError, match=r"routes must contain routes, such as Stream\(live\).route\(\), got "):
+            create_app(live, routes=wrong)
+    wrong = metrics
+    with pytest.raises(TypeError, match="on_response must be None or a function, got <"):
+        create_app(live, on_response=wrong)
+
+
+@pytest.mark.parametrize("limit", [0, -5, 2.5, True, "9", None])
+def test_an_invalid_limit_of_streams_is_rejected(limit: Any):
+    with pytest.raises(ValueError, match="limit must be a whole number from 1, got "):
+        Stream(LiveIndex(), limit=limit)
+
+
+@pytest.mark.parametrize("seconds", [nan, -1, inf, True, "30"])
+@pytest.mark.parametrize("name", ["max_stale", "max_quiet"])
+def test_an_invalid_limit_of_health_is_rejected(name: str, seconds: Any):
+    with pytest.raises(ValueError, match=f"{name} must be None or a finite number of seconds from 0, got "):
+        Health(**{name: seconds})
+    health = Health(max_stale=0, max_quiet=0.5)
+    with pytest.raises(ValueError, match=name):
+        setattr(health, name, seconds)
+
+
+class TestMetrics:
+    """Several apps in one registry."""
+
+    def test_each_app_has_series_of_its_own(self):
+        live, other, metrics, registry = LiveIndex([MIDDLE]), LiveIndex(), Metrics(), CollectorRegistry()
+        registry.register(metrics)
+        own = create_app(live, on_response=metrics.watch(live, app="own"))
+        public = create_app(other, routes=[metrics.route()], on_response=metrics.watch(other, app="public"))
+        for app, where in ((own, PAIR_LIST), (own, "/nowhere"), (public, PAIR_LIST), (public, PAIR_LIST)):
+            request(app, where)
+        for text in (generate_latest(registry).decode(), request(public, "/metrics").body.decode()):
+            samples = samples_of_text(text)  # it rejects duplicates
+            assert samples["market_index_pairs", "app=own"] == 1
+            assert samples["market_index_pairs", "app=public"] == 0
+            name = "market_index_requests_total"
+            assert samples[name, "app=own", f"endpoint={PAIR_LIST}", "status=200"] == 1
+            assert samples[name, "app=own", "endpoint=other", "status=404"] == 1
+            assert samples[name, "app=public", f"endpoint={PAIR_LIST}", "status=200"] == 2
+
+    def test_duplicates_are_rejected_before_a_scrape(self):
+        metrics, registry = Metrics(), CollectorRegistry()
+        metrics.watch(LiveIndex())
+        with pytest.raises(ValueError, match="app must differ from the labels of the other apps, got ''"):
+            metrics.watch(LiveIndex())
+        registry.register(metrics)
+        with pytest.raises(ValueError, match="Duplicated timeseries"):
+            registry.register(Metrics())
+
+    @pytest.mark.parametrize("root_path", ["", "/", "/trading"])
+    def test_a_response_is_counted_by_its_route(self, root_path: str):
+        found: list[tuple[str, int]] = []
+        app = create_app(LiveIndex(), on_response=lambda *response: found.append(response))
+        for path, method in ((PAIR_LIST, "GET"), (PAIR_LIST, "POST"), (BOOK, "GET"), ("/nowhere", "GET")):
+            response_of_call(app, scope_of(path, method) | {"root_path": root_path})
+        assert found == [(PAIR_LIST, 200), (PAIR_LIST, 405), (BOOK, 400), ("", 404)]
+
+
+def test_a_stream_is_not_sent_in_chunks_to_a_client_that_knows_none():
+    live = LiveIndex([MIDDLE])
+    app = create_app(live, routes=[Stream(live).route()])
+    for server in (stock(app), None):
+        with served(app, server) as service, closing(Client(service.port)) as client:
+            client.socket.sendall(b"GET /stream HTTP/1.0\r\n\r\n")
+            response = HTTPResponse(client.socket)
+            response.begin()
+            # Before its body is read: a stream does not end.
+            assert (response.status, response.getheader("Upgrade")) == (426, "HTTP/1.1")
+            assert response.getheader("Transfer-Encoding") is None
+            assert json.loads(response.read()) == {"error": "A stream requires HTTP/1.1"}
