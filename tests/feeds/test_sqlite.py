@@ -430,6 +430,19 @@ class TestOtherFileAtThePath:
             shutil.copyfile(f"{filled}-wal", tmp_path / "other.db-wal")
             (tmp_path / "copy.db").unlink()
 
+    def test_a_file_that_lacks_its_last_pages_is_that_of_the_log(self, filled: Path, tmp_path: Path):
+        """A program that moved the log was killed after the first page."""
+        torn, whole = tmp_path / "torn.db", tmp_path / "whole.db"
+        with open_store(filled) as store:
+            store.publish(*[book(number, 9) for number in range(1, 300)])
+            for copy in (torn, whole):
+                shutil.copyfile(filled, copy)
+                shutil.copyfile(f"{filled}-wal", f"{copy}-wal")
+        plain(whole, "PRAGMA wal_checkpoint(TRUNCATE)")
+        assert whole.stat().st_size > torn.stat().st_size
+        torn.write_bytes(whole.read_bytes()[:8192] + torn.read_bytes()[8192:])
+        assert read(torn) == dict.fromkeys(range(1, 300), "9")
+
     def test_a_copy_with_its_log_is_accepted(self, path: Path, tmp_path: Path):
         with open_store(path) as store, open_feed(path) as reader:
             store.publish(book(1, 1))
