@@ -443,6 +443,21 @@ class TestOtherFileAtThePath:
         torn.write_bytes(whole.read_bytes()[:8192] + torn.read_bytes()[8192:])
         assert read(torn) == dict.fromkeys(range(1, 300), "9")
 
+    @pytest.mark.decision(33)
+    def test_what_a_log_contained_before_it_was_begun_anew_is_not_in_it(self, filled: Path, tmp_path: Path):
+        earlier = tmp_path / "earlier.db"
+        with open_store(filled) as store:
+            for spot in range(5, 9):
+                store.publish(book(1, spot))
+            plain(filled, "PRAGMA wal_checkpoint(PASSIVE)")
+            shutil.copyfile(filled, earlier)
+            store.publish(book(2, 9))
+            plain(filled, "PRAGMA wal_checkpoint(PASSIVE)")
+            store.publish(book(3, 9))
+            shutil.copyfile(f"{filled}-wal", f"{earlier}-wal")
+        with pytest.raises(FeedError, match="belongs to another file"):
+            open_feed(earlier)
+
     def test_a_copy_with_its_log_is_accepted(self, path: Path, tmp_path: Path):
         with open_store(path) as store, open_feed(path) as reader:
             store.publish(book(1, 1))
