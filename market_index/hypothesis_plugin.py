@@ -22,6 +22,7 @@ _STRATEGIES: Final = {
     "RestingOrders": "resting_orders",
     "Freshness": "freshness",
     "MarketIndex": "market_indexes",
+    "Tokens": "tokens",
 }
 
 

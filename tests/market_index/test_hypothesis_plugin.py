@@ -14,7 +14,7 @@ import market_index
 from market_index import Side
 
 # Results of methods of a book, a reference, and labels: a test gets them from the value that it draws, or needs none.
-WITHOUT_STRATEGY = {"CumulativeLevel", "CumulativeLevels", "Liquidity", "LiveIndex", "SimulatedFill", "Token", "Tokens"}
+WITHOUT_STRATEGY = {"CumulativeLevel", "CumulativeLevels", "Liquidity", "LiveIndex", "SimulatedFill", "Token"}
 PUBLIC = {name: getattr(market_index, name) for name in market_index.__all__}
 TYPES = {one for one in PUBLIC.values() if inspect.isclass(one) and not issubclass(one, Exception)} - {Side}
 OF_TYPE = sorted((one for one in TYPES if one.__name__ not in WITHOUT_STRATEGY), key=lambda one: one.__name__)
