@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, final
 from attrs import evolve, field, frozen
 
 from market_index.chunked import Chunk, Chunked, KeyOrder
-from market_index.errors import InvalidFreshness, InvalidOrderBook, safe_repr
+from market_index.errors import InvalidFreshness, InvalidOrderBook, require_iterable, safe_repr
 from market_index.freshness import Freshness, checked_as_of, checked_time
 from market_index.notebook import SHOWN_ROWS, html_table, to_html
 from market_index.order_book import OrderBook
@@ -234,6 +234,9 @@ class _Books(ValuesView[OrderBook]):
     __slots__ = ()
     _mapping: MarketIndex
 
+    def __contains__(self, book: object) -> bool:
+        return type(book) is OrderBook and self._mapping.get(book.pair) == book
+
     def __iter__(self) -> Iterator[OrderBook]:
         return self._mapping._books()  # noqa: SLF001  # of the class above
 
@@ -260,11 +263,13 @@ def _not_a_pair(value: object) -> str:
 
 
 def _by_key(books: Iterable[OrderBook]) -> dict[LedgerOrder, OrderBook]:
+    require_iterable("books", books, "OrderBook")
     by_key: dict[LedgerOrder, OrderBook] = {}
     for book in books:
         if type(book) is not OrderBook:
             raise InvalidOrderBook(
                 f"a value of an index must be an OrderBook, got {type(book).__name__}: {safe_repr(book)}"
+                f"{'; pass *books' if type(book) in {list, tuple} else ''}"
             )
         by_key[book.pair.ledger_order] = book
     return by_key

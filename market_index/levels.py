@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn, TypeAlias, final, overload
 from attrs import field, frozen
 
 from market_index.chunked import Chunk, Chunked, KeyOrder
-from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
+from market_index.errors import InvalidOrderBook, MarketIndexError, require_iterable, safe_repr
 from market_index.notebook import SHOWN_ROWS, html_table
 from market_index.prices import EXACT, Side, parse_prices, price_text, require_price, require_side, to_price
 from market_index.value import Value, print_call
@@ -234,7 +234,12 @@ class Levels(Value, Sequence[PriceLevel]):
             # A negative stop is before the first level.
             piece = slice(chosen.start, None if chosen.stop < 0 else chosen.stop, chosen.step)
             return tuple(_unchecked_levels(front.keys[piece], front.values[piece]))
-        position = range(self.by_price.size)[index]
+        try:
+            position = range(self.by_price.size)[index]
+        except TypeError:
+            raise TypeError(
+                f"the index of a level must be an int or a slice, got {safe_repr(index)}; amount_at takes a price"
+            ) from None
         for chunk in self.by_price.chunks:
             if position < len(chunk.keys):
                 break
@@ -243,6 +248,20 @@ class Levels(Value, Sequence[PriceLevel]):
         _SET_PRICE(level, chunk.keys[position])
         _SET_AMOUNT(level, chunk.values[position])
         return level
+
+    def __reversed__(self) -> Iterator[PriceLevel]:
+        return iter(self[::-1])
+
+    def __contains__(self, level: object) -> bool:
+        if type(level) is not PriceLevel:
+            raise TypeError(f"a member of levels must be a PriceLevel, got {safe_repr(level)}; amount_at takes a price")
+        return self.by_price.at(level.price) == level.accumulated_liquidity
+
+    def index(self, level: PriceLevel, start: int = 0, stop: int | None = None) -> int:
+        """Return the position of a level; `ValueError` if there is none."""
+        if level not in self:
+            raise ValueError(f"{level} is not in the levels")
+        return self.prices.index(level.price, start, len(self) if stop is None else stop)
 
     def __repr__(self) -> str:
         best = ", ".join(map(repr, self[:REPR_LEVELS]))
@@ -346,6 +365,7 @@ def read_entries(side: Side, entries: Iterable[Entry]) -> list[tuple[Decimal, in
 
     An error names the place, such as `bids[3]`.
     """
+    require_iterable(f"{side.value}s", entries, "PriceLevel or (price, amount)")
     read: list[tuple[Decimal, int | None]] = []
     for entry in entries:
         if type(entry) is PriceLevel:
