@@ -181,8 +181,17 @@ class Levels(Value, Sequence[PriceLevel]):
         return self.by_price.at(to_price(price)) or 0
 
     def head(self, count: int) -> Levels:
-        """Return the best `count` levels, or itself if it has no more."""
-        return self.of(self.by_price.head(max(count, 0)))
+        """Return the best `count` levels, or itself if it has no more.
+
+        Raises:
+            TypeError: `count` is not an int.
+            ValueError: `count` is negative.
+        """
+        if type(count) is not int:
+            raise TypeError(f"the number of levels must be an int, got {safe_repr(count)}")
+        if count < 0:
+            raise ValueError(f"the number of levels must be 0 or more, got {safe_repr(count)}")
+        return self.of(self.by_price.head(count))
 
     def applied(self, entries: Iterable[Entry]) -> Levels:
         """Return the levels after setting each price to its absolute amount, or itself if nothing changes.

@@ -228,10 +228,6 @@ class OrderBook(Value):
             TypeError: `levels` is not an int.
             ValueError: `levels` is negative.
         """
-        if type(levels) is not int:
-            raise TypeError(f"levels must be an int, got {safe_repr(levels)}")
-        if levels < 0:
-            raise ValueError(f"levels must be 0 or more, got {safe_repr(levels)}")
         bids, asks = self.bids.head(levels), self.asks.head(levels)
         return self if bids is self.bids and asks is self.asks else self._with(bids, asks, self.spot)
 

@@ -211,6 +211,8 @@ class TestReading:
         assert book.depth(2) == book
         with pytest.raises(ValueError, match="levels must be 0 or more, got -1"):
             book.depth(-1)
+        with pytest.raises(ValueError, match="levels must be 0 or more, got -1"):
+            book.bids.head(-1)
         with pytest.raises(ValueError, match="levels must be 0 or more, got <int>"):
             book.depth(-(10**5000))
         for levels in (1.5, True, "1"):
