@@ -24,6 +24,7 @@ escapes line breaks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Self
 
 __all__ = [
@@ -90,6 +91,12 @@ class InvalidFreshness(MarketIndexError, ValueError):
 
 class InvalidTokens(MarketIndexError, ValueError):
     """The text does not contain entries of the token registry, or an entry is not valid."""
+
+
+def require_iterable(name: str, values: object, of: str) -> None:
+    """Raise `InvalidOrderBook` unless the value is iterable."""
+    if not isinstance(values, Iterable):
+        raise InvalidOrderBook(f"{name} must be a list of {of}, got {type(values).__name__}: {safe_repr(values)}")
 
 
 def safe_repr(value: object) -> str:

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, Final
 
 import market_index
+from market_index import display
 
 _STRATEGIES: Final = {
     "AssetId": "asset_ids",
@@ -22,13 +23,14 @@ _STRATEGIES: Final = {
     "RestingOrders": "resting_orders",
     "Freshness": "freshness",
     "MarketIndex": "market_indexes",
+    "Tokens": "tokens",
 }
 
 
 def register_types() -> None:
     """Register each strategy of a public type, for `st.from_type` and `@given` by type hint."""
     for of_type, strategy in _STRATEGIES.items():
-        _register(getattr(market_index, of_type), strategy)
+        _register(getattr(display if of_type == "Tokens" else market_index, of_type), strategy)
 
 
 def _register(of_type: type, strategy: str) -> None:

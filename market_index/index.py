@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, Final, TypeAlias, final
 
 from market_index.chunked import Chunk, Chunked, KeyOrder
-from market_index.errors import InvalidFreshness, InvalidOrderBook, safe_repr
+from market_index.errors import InvalidFreshness, InvalidOrderBook, require_iterable, safe_repr
 from market_index.freshness import Freshness
 from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound
@@ -190,6 +190,9 @@ class _Books(ValuesView[OrderBook]):
     __slots__ = ()
     _mapping: MarketIndex
 
+    def __contains__(self, book: object) -> bool:
+        return type(book) is OrderBook and self._mapping.get(book.pair) == book
+
     def __iter__(self) -> Iterator[OrderBook]:
         return self._mapping._books()  # noqa: SLF001  # of the class above
 
@@ -216,11 +219,13 @@ def _not_a_pair(value: object) -> str:
 
 
 def _by_key(books: Iterable[OrderBook]) -> dict[LedgerOrder, OrderBook]:
+    require_iterable("books", books, "OrderBook")
     by_key: dict[LedgerOrder, OrderBook] = {}
     for book in books:
         if type(book) is not OrderBook:
             raise InvalidOrderBook(
                 f"a value of an index must be an OrderBook, got {type(book).__name__}: {safe_repr(book)}"
+                f"{'; pass *books' if type(book) in {list, tuple} else ''}"
             )
         by_key[book.pair.ledger_order] = book
     return by_key

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn, TypeAlias, final, overload
 from attrs import field, frozen
 
 from market_index.chunked import Chunk, Chunked, KeyOrder, joined
-from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
+from market_index.errors import InvalidOrderBook, MarketIndexError, require_iterable, safe_repr
 from market_index.prices import EXACT, Side, parse_prices, price_text, require_side, to_price
 from market_index.value import Value, repr_html, slot_setters, unchecked
 
@@ -220,11 +220,31 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
             # A negative stop is before the first level.
             piece = slice(chosen.start, None if chosen.stop < 0 else chosen.stop, chosen.step)
             return tuple(_levels(front.keys[piece], front.values[piece]))
-        at, position = self._place(range(self._size)[index])
+        try:
+            wanted = range(self._size)[index]
+        except TypeError:
+            raise TypeError(
+                f"the index of a level must be an int or a slice, got {safe_repr(index)}; amount_at takes a price"
+            ) from None
+        at, position = self._place(wanted)
         return _level(self._chunks[at], position)
 
     def __hash__(self) -> int:
         return hash((self.side, self.columns))
+
+    def __reversed__(self) -> Iterator[PriceLevel]:
+        return iter(self[::-1])
+
+    def __contains__(self, level: object) -> bool:
+        if type(level) is not PriceLevel:
+            raise TypeError(f"a member of levels must be a PriceLevel, got {safe_repr(level)}; amount_at takes a price")
+        return self._at(level.price) == level.accumulated_liquidity
+
+    def index(self, level: PriceLevel, start: int = 0, stop: int | None = None) -> int:
+        """Return the position of a level; `ValueError` if there is none."""
+        if level not in self:
+            raise ValueError(f"{level} is not in the levels")
+        return self.prices.index(level.price, start, len(self) if stop is None else stop)
 
     def __repr__(self) -> str:
         best = ", ".join(map(repr, self[:REPR_LEVELS]))
@@ -321,6 +341,7 @@ def read_entries(side: Side, entries: Iterable[Entry]) -> list[tuple[Decimal, in
 
     An error names the place, such as `bids[3]`.
     """
+    require_iterable(f"{side.value}s", entries, "PriceLevel or (price, amount)")
     read: list[tuple[Decimal, int | None]] = []
     for entry in entries:
         if type(entry) is PriceLevel:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Condition
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, final
 
-from market_index.errors import InvalidOrderBook, safe_repr
+from market_index.errors import InvalidOrderBook, require_iterable, safe_repr
 from market_index.freshness import Freshness
 from market_index.index import MarketIndex
 from market_index.order_book import OrderBook
@@ -93,12 +93,16 @@ class LiveIndex:
             await event.wait()
         return self._current
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self, timeout: float | None = None) -> Iterator[Change]:
         """Wait for each change, and yield the index, its new books, and the pairs that it no longer has.
 
         The first step is the current index with all its books, at once. A slow caller gets fewer and larger steps: each
         is the difference to the step before, and none is lost. A step without books and pairs is a change of the
-        freshness. The iterator never ends; use `wait` if the time is limited.
+        freshness.
+
+        Args:
+            timeout: End after this many seconds without a change; None never ends. A process does not exit while a
+                thread that is no daemon waits without end: pass a timeout, and iterate again unless it should end.
 
         >>> from market_index import ADA, AssetId, OrderBook, Pair
         >>> live = LiveIndex([OrderBook(Pair(AssetId(bytes(28), b"SNEK"), ADA))])
@@ -108,11 +112,15 @@ class LiveIndex:
         >>> _ = live.retract(*live.current)
         >>> [len(part) for part in next(changes)]
         [0, 0, 1]
+        >>> [len(index) for index, _, _ in live.changes(timeout=0)]
+        [0]
         """
         before, index = MarketIndex(), self._current
         while True:
             yield index, *index.changes_since(before)
-            before, index = index, self.wait(index)
+            before, index = index, self.wait(index, timeout)
+            if index is before:
+                return
 
     async def changes_async(self) -> AsyncGenerator[Change, None]:
         """Return `changes` for a task of any asyncio event loop: `async for index, books, pairs in ...`."""
@@ -150,6 +158,7 @@ class LiveIndex:
             TypeError: A value of `retract` is not a `Pair`. Nothing is changed.
         """
         # Before the lock: an iterable of the caller may be slow, or may itself publish.
+        require_iterable("publish", publish, "OrderBook")
         books, pairs = tuple(publish), tuple(retract)
         with self._condition:
             following = self._current.with_books(*books)

@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from market_index import depth, fills
 from market_index.depth import CumulativeLevels, Liquidity
-from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
+from market_index.errors import InvalidOrderBook, MarketIndexError, require_iterable, safe_repr
 from market_index.fills import SimulatedFill, Unit
 from market_index.levels import (
     Entry,
@@ -44,10 +44,7 @@ def _side(side: Side, levels: Iterable[PriceLevel]) -> Levels:
     """Return the levels of a side. Raises `InvalidOrderBook`, which names the place."""
     if type(levels) is Levels and levels.side is side:
         return levels
-    if not isinstance(levels, Iterable):
-        raise InvalidOrderBook(
-            f"{side.value}s must be a sequence of PriceLevel, best price first, got {safe_repr(levels)}"
-        )
+    require_iterable(f"{side.value}s", levels, "PriceLevel, best price first")
     return Levels(side, levels)
 
 

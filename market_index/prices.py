@@ -349,7 +349,8 @@ def _require_range(ratio: Fraction) -> None:
 def _wrong_type(value: object) -> str:
     given = f"a price must be a str or a Decimal, got {type(value).__name__}: {safe_repr(value)}"
     if type(value) in {int, float} and 0 < value <= MAX_COEFFICIENT:  # type: ignore[operator]  # numbers, both of them
-        return f"{given}; pass '{value}' or Decimal('{value}')"
+        order = "; a level is (price, amount)" if type(value) is int else ""
+        return f"{given}; pass '{value}' or Decimal('{value}'){order}"
     if isinstance(value, Fraction):
         return f"{given}; pass it to an Order, whose level_price is a price"
     return f"{given}; pass the text of the price or a Decimal"

@@ -11,26 +11,26 @@ extra `hypothesis` also registers the strategies by type, for `st.from_type(Orde
 ...     assert book.simulate_fill(Side.ASK, 1).average_price >= book.best_ask.price
 >>> test_a_fill_is_never_better_than_the_best_price()
 
-A part of a value, such as the pair in `order_books(pair=...)`, is given as a value or a strategy. A part that is not
-valid raises the error of its type when it is drawn, and an impossible range of sizes the error of Hypothesis. A
-strategy must draw enough different prices for the levels of a book, and enough different pairs for an index.
+A part of a value, such as the pair in `order_books(pair=...)`, is given as a value or a strategy. Errors are raised
+when a value is drawn: an impossible range or combination of arguments raises `InvalidArgument` of Hypothesis, and a
+part that is not valid the error of its type. A strategy must draw enough different prices for the levels of a book, and
+enough different pairs for an index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache, lru_cache, partial
-from itertools import product
+from functools import lru_cache, partial, wraps
+from itertools import chain, product
 from math import ceil, floor
 from operator import attrgetter, itemgetter
-from typing import Any, Final, TypeAlias, TypeVar
-
-from attrs import evolve, frozen
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from market_index.assets import ADA, MAX_ASSET_NAME_LENGTH, POLICY_ID_LENGTH, AssetId
+from market_index.display.tokens import MAX_DECIMALS, Token, Tokens
 from market_index.errors import safe_repr
 from market_index.freshness import Freshness
 from market_index.index import MarketIndex
@@ -43,6 +43,7 @@ from market_index.resting_orders import RestingOrders
 
 try:
     from hypothesis import strategies as st
+    from hypothesis.errors import InvalidArgument
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
         f"{__name__} needs {_missing.name}, which comes with its extra: pip install '.[hypothesis]'",
@@ -69,9 +70,15 @@ __all__ = [
     "prices",
     "ratios",
     "resting_orders",
+    "tokens",
 ]
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+
+Part: TypeAlias = _T | st.SearchStrategy[_T] | None
+"""A part of a value: a value, a strategy, or None for any valid value."""
 
 
 # Functions that all strategies share
@@ -83,8 +90,17 @@ def _build(draw: st.DrawFn, target: Callable[..., _T], *parts: st.SearchStrategy
     return target(*map(draw, parts))
 
 
-def _part(part: _T | st.SearchStrategy[_T] | None, default: st.SearchStrategy[_T]) -> st.SearchStrategy[_T]:
-    """Return the strategy of a part that is given as a strategy, as a value, or not at all."""
+def _when_drawn(define: Callable[_P, st.SearchStrategy[_T]]) -> Callable[_P, st.SearchStrategy[_T]]:
+    """Call a function of a strategy when a value is drawn, where Hypothesis raises errors of arguments."""
+
+    @wraps(define)
+    def defined_later(*args: _P.args, **kwargs: _P.kwargs) -> st.SearchStrategy[_T]:
+        return st.deferred(lambda: define(*args, **kwargs))
+
+    return defined_later
+
+
+def _part(part: Part[_T], default: st.SearchStrategy[_T]) -> st.SearchStrategy[_T]:
     if part is None:
         return default
     return part if isinstance(part, st.SearchStrategy) else st.just(part)
@@ -119,14 +135,12 @@ def asset_ids(*, ada: bool = True) -> st.SearchStrategy[AssetId]:
     return st.just(ADA) | tokens if ada else tokens
 
 
-def pairs(
-    *,
-    base: AssetId | st.SearchStrategy[AssetId] | None = None,
-    quote: AssetId | st.SearchStrategy[AssetId] | None = None,
-) -> st.SearchStrategy[Pair]:
+def pairs(*, base: Part[AssetId] = None, quote: Part[AssetId] = None) -> st.SearchStrategy[Pair]:
     """Draw pairs that can be tracked: base and quote differ."""
-    drawn = _build(Pair, _part(base, asset_ids()), _part(quote, asset_ids()))
-    return drawn.filter(lambda pair: pair.base != pair.quote)
+    # They differ in the simplest example: only if it is valid, Hypothesis starts with small examples.
+    tokens_first = asset_ids(ada=False) | st.just(ADA)
+    first = _part(base, asset_ids() if quote is None else tokens_first)
+    return _build(Pair, first, _part(quote, tokens_first)).filter(lambda pair: pair.base != pair.quote)
 
 
 # Prices, ratios and amounts
@@ -137,7 +151,7 @@ _HIGHEST_PRICE: Final = Decimal(MAX_COEFFICIENT)
 _COMMON_DECIMAL_PLACES: Final = (0, 1, 2, 3, 8)
 
 _AWKWARD_RATIOS: Final = (
-    *(Fraction(1, 3), Fraction(152648, 2832390295), Fraction(1), Fraction(_LOWEST_PRICE), Fraction(_HIGHEST_PRICE)),
+    *(Fraction(1), Fraction(1, 3), Fraction(152648, 2832390295), Fraction(_LOWEST_PRICE), Fraction(_HIGHEST_PRICE)),
     *(Fraction(MAX_COEFFICIENT + 2, 10), 1 - Fraction(_LOWEST_PRICE), Fraction(MAX_COEFFICIENT * 3 - 1, 3)),
 )
 
@@ -148,6 +162,7 @@ _NEIGHBOURS: Final = 16
 """The number of neighbouring prices that are drawn close to a number."""
 
 
+@_when_drawn
 def prices(
     *,
     min_value: Decimal | str | None = None,
@@ -161,32 +176,20 @@ def prices(
 
     Raises:
         InvalidPrice: A bound is not a price.
-        ValueError: No price is in the range.
+        InvalidArgument: No price is in the range, or a price cannot have so many decimal places.
     """
     lowest = _LOWEST_PRICE if min_value is None else to_price(min_value)
     highest = _HIGHEST_PRICE if max_value is None else to_price(max_value)
-    return _on_grids(lowest, highest, max_decimal_places).map(_GridPrice.price)
-
-
-@frozen
-class _GridPrice:
-    """A price as its place on a grid: the multiples of 10^-places, from the smallest coefficient to the largest."""
-
-    coefficient: int
-    places: int
-    first: int
-    last: int
-
-    def price(self) -> Decimal:
-        return to_price(Decimal(f"{self.coefficient}E-{self.places}"))
-
-    def following(self) -> _GridPrice:
-        """Return the next price of the grid; the first one after the last one."""
-        return evolve(self, coefficient=self.first if self.coefficient == self.last else self.coefficient + 1)
+    return _on_grids(lowest, highest, max_decimal_places).map(next)
 
 
 @lru_cache(maxsize=64)  # expensive to create, and most other strategies use the same one
-def _on_grids(lowest: Decimal, highest: Decimal, max_places: int) -> st.SearchStrategy[_GridPrice]:
+def _on_grids(
+    lowest: Decimal = _LOWEST_PRICE, highest: Decimal = _HIGHEST_PRICE, max_places: int = MAX_DECIMAL_PLACES
+) -> st.SearchStrategy[Iterator[Decimal]]:
+    """Draw a price, and after it the following prices of its grid: the multiples of a power of ten in the range."""
+    if not 0 <= max_places <= MAX_DECIMAL_PLACES:
+        raise InvalidArgument(f"max_decimal_places must be from 0 to {MAX_DECIMAL_PLACES}, got {max_places}")
     # Of each number of decimal places: the smallest and the largest coefficient of a price in the range.
     grids = {
         places: (first, last)
@@ -195,37 +198,36 @@ def _on_grids(lowest: Decimal, highest: Decimal, max_places: int) -> st.SearchSt
         if first <= last
     }
     if not grids:
-        raise ValueError(
+        raise InvalidArgument(
             f"a price must exist between min_value and max_value with at most {max_places} decimal places, "
             f"got {lowest} and {highest}"
         )
     usual = [places for places in grids if places in {*_COMMON_DECIMAL_PLACES, max_places}]
-    drawn = [(places, 0, st.integers(*grids[places])) for places in usual or grids]
+    drawn = [(places, *grids[places]) for places in usual or grids]
     # Each in the finest grid: the coefficients next to a number.
     for number in (lowest, highest, *[min(max(Decimal(1), lowest), highest)] * 3):
         places = max(places for places in grids if _scaled(number, places, ceil) <= MAX_COEFFICIENT)
         first, last = grids[places]
         start = max(first, min(_scaled(number, places, ceil), last - _NEIGHBOURS + 1))
-        # Drawn as the difference to a coefficient: in another grid, to which an example shrinks, it would be large.
-        drawn.append((places, start, st.integers(0, min(_NEIGHBOURS - 1, last - start))))
-    drawn += [
-        (0, 0, st.integers(number, number)) for number in _LARGE_INTEGERS if 0 in grids and lowest <= number <= highest
-    ]
-    return _on_grid(st.sampled_from(drawn), grids)
+        drawn.append((places, start, min(start + _NEIGHBOURS - 1, last)))
+    if 0 in grids:
+        drawn += [(0, number, number) for number in _LARGE_INTEGERS if lowest <= number <= highest]
+    # Drawn as a difference: an example shrinks to another grid, where a coefficient of this one would be large.
+    ranges = st.sampled_from([(places, least, st.integers(0, most - least)) for places, least, most in drawn])
+
+    @st.composite
+    def on_grid(draw: st.DrawFn) -> Iterator[Decimal]:
+        places, least, differences = draw(ranges)
+        start = least + draw(differences)
+        first, last = grids[places]
+        coefficients = chain(range(start, last + 1), range(first, start))
+        return (to_price(Decimal(f"{coefficient}E-{places}")) for coefficient in coefficients)
+
+    return on_grid()
 
 
 def _scaled(number: Decimal, places: int, rounded: Callable[[Fraction], int]) -> int:
     return rounded(Fraction(number) * 10**places)
-
-
-@st.composite
-def _on_grid(
-    draw: st.DrawFn,
-    kinds: st.SearchStrategy[tuple[int, int, st.SearchStrategy[int]]],
-    grids: Mapping[int, tuple[int, int]],
-) -> _GridPrice:
-    places, start, offsets = draw(kinds)
-    return _GridPrice(start + draw(offsets), places, *grids[places])
 
 
 def ratios() -> st.SearchStrategy[Fraction]:
@@ -234,9 +236,20 @@ def ratios() -> st.SearchStrategy[Fraction]:
     return _build(Fraction, _integers(1, MAX_COEFFICIENT), denominators) | st.sampled_from(_AWKWARD_RATIOS)
 
 
+@_when_drawn
 def amounts(*, min_value: int = 1, max_value: int = MAX_LIQUIDITY) -> st.SearchStrategy[int]:
-    """Draw amounts of the base asset, in its smallest unit. Levels have at least 1; a change to 0 removes a level."""
-    return _integers(min_value, max_value)
+    """Draw amounts of the base asset, in its smallest unit. Levels have at least 1; a change to 0 removes a level.
+
+    Raises:
+        InvalidArgument: The range is empty, or a bound is not from 0 to 2^64-1.
+    """
+    return _integers(_possible(min_value), _possible(max_value))
+
+
+def _possible(amount: int, least: int = 0) -> int:
+    if type(amount) is not int or not least <= amount <= MAX_LIQUIDITY:
+        raise InvalidArgument(f"an amount must be a whole number (int) from {least} to 2^64-1, got {safe_repr(amount)}")
+    return amount
 
 
 def _integers(least: int, most: int) -> st.SearchStrategy[int]:
@@ -246,47 +259,49 @@ def _integers(least: int, most: int) -> st.SearchStrategy[int]:
     return st.integers(least, most) | st.sampled_from([*large, most]) if large else st.integers(least, most)
 
 
-def _price_strategy(price: Decimal | str | st.SearchStrategy[Decimal] | None) -> st.SearchStrategy[Decimal]:
-    if isinstance(price, st.SearchStrategy):
-        # Normalized: equal prices must be one Decimal.
-        return price.map(to_price)
-    return prices() if price is None else st.just(to_price(price))
+def _price(price: Part[Decimal | str]) -> st.SearchStrategy[Decimal]:
+    drawn: st.SearchStrategy[Decimal | str] = _part(price, prices())
+    # Normalized: equal prices must be one Decimal.
+    return drawn.map(to_price)
+
+
+def _amount(amount: Part[int], least: int = 1) -> st.SearchStrategy[int]:
+    if isinstance(amount, int):
+        return st.deferred(lambda: st.just(_possible(amount, least)))
+    return _part(amount, amounts(min_value=least))
 
 
 # Books, their sides and changes
 
 
-_DEEP: Final = 100
-"""The number of levels of a deep book. Hypothesis draws no books of several times as many."""
+_DEEP: Final = 50
+"""The number of levels on each side of a deep book. Hypothesis draws no books of several times as many."""
 
 
-def price_levels(
-    *,
-    price: Decimal | str | st.SearchStrategy[Decimal] | None = None,
-    amount: int | st.SearchStrategy[int] | None = None,
-) -> st.SearchStrategy[PriceLevel]:
+def price_levels(*, price: Part[Decimal | str] = None, amount: Part[int] = None) -> st.SearchStrategy[PriceLevel]:
     """Draw price levels; `price` and `amount` are values or strategies."""
-    return st.builds(PriceLevel, _price_strategy(price), _part(amount, amounts()))
+    return _build(PriceLevel, _price(price), _amount(amount))
 
 
+@_when_drawn
 def order_books(
     *,
-    pair: Pair | st.SearchStrategy[Pair] | None = None,
+    pair: Part[Pair] = None,
     sides: Side | Collection[Side] = tuple(Side),
     min_levels: int = 0,
     max_levels: int = 8,
     crossed: bool | None = None,
     locked: bool | None = None,
-    price: Decimal | str | st.SearchStrategy[Decimal] | None = None,
-    amount: int | st.SearchStrategy[int] | None = None,
-    spot: Decimal | str | st.SearchStrategy[Decimal | None] | None = None,
+    price: Part[Decimal | str] = None,
+    amount: Part[int] = None,
+    spot: Part[Decimal | str | None] = None,
 ) -> st.SearchStrategy[OrderBook]:
     """Draw order books with `min_levels` to `max_levels` levels on each of the `sides`; any other side is empty.
 
     In most books the best bid is below the best ask; some are locked, some crossed. All prices of a book differ, except
-    the common price of a locked book; some differ by 10^-28 only. One book in six is deep, unless `price` is given: it
-    has three quarters of the levels that are allowed, or 100. A book of 50 levels a side takes about 20 times as long
-    as a default book; Hypothesis reports books of at least 300 levels as too large.
+    the common price of a locked book; some differ by 10^-28 only. One book in six is deep, unless `price` is given:
+    each side has at least three quarters of the levels that are allowed, or 50. A book of 50 levels a side takes about
+    20 times as long as a default book; Hypothesis reports books of at least 300 levels as too large.
 
     Args:
         pair: The pair; by default any that can be tracked.
@@ -300,114 +315,77 @@ def order_books(
         spot: The spot price; by default None or any price.
 
     Raises:
-        ValueError: No book meets `sides`, `min_levels`, `max_levels`, `crossed` and `locked`.
+        InvalidArgument: No book meets `sides`, `min_levels`, `max_levels`, `crossed`, `locked` and `amount`.
     """
     wanted = frozenset([sides] if isinstance(sides, Side) else sides)
     if not wanted <= set(Side):
-        raise ValueError(f"sides must contain only Side.BID and Side.ASK, got {safe_repr(sides)}")
+        raise InvalidArgument(f"sides must contain only Side.BID and Side.ASK, got {safe_repr(sides)}")
     can_meet = len(wanted) == 2 and max_levels > 0
-    meetings: list[str] = []
+    # The kinds of books: the fewest levels of each side, how many of the best levels the sides exchange, and whether
+    # the best prices are one.
+    kinds: list[tuple[int, st.SearchStrategy[int], bool]] = []
     if not crossed and not locked:
-        meetings += ["open"] * 3
+        kinds += [(min_levels, st.just(0), False)] * 3
     if can_meet and locked is not False and not crossed:
-        meetings.append("locked")
+        kinds.append((max(min_levels, 1), st.just(0), True))
     if can_meet and crossed is not False and not locked:
-        meetings.append("crossed")
-    if not meetings:
-        raise ValueError(
+        kinds.append((max(min_levels, 1), st.integers(1, max_levels), False))
+    if not kinds:
+        raise InvalidArgument(
             f"a book with {len(wanted)} sides of up to {max_levels} levels must be possible, "
             f"got crossed={crossed}, locked={locked}"
         )
-    # Hypothesis draws about five elements more than the minimum, so a deep book needs a minimum of its own. A strategy
-    # of the caller may have too few prices.
-    level = _build(lambda *parts: parts, _price_strategy(price), _part(amount, amounts()))
-    fewest = [min_levels] * 5 + [max(min_levels, min(max_levels * 3 // 4, _DEEP // 2))] * (price is None)
-    return _build(
-        lambda pair, both, spot: OrderBook.from_levels(pair, both[0], both[1], spot),
-        _part(pair, pairs()),
-        _sides(
-            st.sampled_from(meetings),
-            st.sampled_from(fewest),
-            max_levels,
-            wanted,
-            _movable_levels(_part(amount, amounts())) if price is None else partial(_different_levels, level),
-        ),
-        _part(spot, st.none() | prices()),
+    if price is None:
+        # Hypothesis draws about five elements more than the minimum, so a deep book needs a minimum of its own. A
+        # strategy of the caller may have too few prices.
+        kinds.append((max(kinds[0][0], min(max_levels * 3 // 4, _DEEP)), *kinds[0][1:]))
+    drawn_pair, drawn_kind, drawn_spot = _part(pair, pairs()), st.sampled_from(kinds), _part(spot, st.none() | prices())
+    # Not st.tuples: to explain a failure, Hypothesis varies each part of each tuple.
+    level = _build(lambda *parts: parts, _on_grids() if price is None else _price(price), _amount(amount))
+
+    def levels_beside(taken: Mapping[Decimal, int], least: int, most: int) -> st.SearchStrategy[dict[Decimal, int]]:
+        if price is None:
+            return st.lists(level, min_size=least, max_size=most).map(partial(_moved, taken))
+        others = level.filter(lambda one: one[0] not in taken)
+        return st.lists(others, min_size=least, max_size=most, unique_by=itemgetter(0)).map(dict)
+
+    @st.composite
+    def book(draw: st.DrawFn) -> OrderBook:
+        of_pair = draw(drawn_pair)
+        fewest, exchanges, shared = draw(drawn_kind)
+        exchanged = draw(exchanges)
+        # Each side is a list of its own, so that an example can shrink by any level.
+        bids = draw(levels_beside({}, fewest, max_levels)) if Side.BID in wanted else {}
+        asks = draw(levels_beside(bids, fewest - shared, max_levels - shared)) if Side.ASK in wanted else {}
+        rising, at = sorted((bids | asks).items()), len(bids)
+        exchanged = min(exchanged, len(bids), len(asks))
+        low, high = rising[at - exchanged - shared : at], rising[at : at + exchanged]
+        low, high = rising[: at - exchanged] + high, low + rising[at + exchanged :]
+        return OrderBook.from_levels(of_pair, low, high, draw(drawn_spot))
+
+    return book()
+
+
+def _moved(taken: Mapping[Decimal, int], drawn: Iterable[tuple[Iterator[Decimal], int]]) -> dict[Decimal, int]:
+    """Return levels at prices that are not taken: one that repeats moves on its grid.
+
+    Examples shrink by one price at a time. A filter of repeated prices would block most steps.
+    """
+    found: dict[Decimal, int] = {}
+    for candidates, liquidity in drawn:
+        found[next(one for one in candidates if one not in found and one not in taken)] = liquidity
+    return found
+
+
+def levels(*, side: Part[Side] = None) -> st.SearchStrategy[Levels]:
+    """Draw one side of a book."""
+    return _part(side, st.sampled_from(Side)).flatmap(
+        lambda drawn: order_books(sides=drawn).map(attrgetter("bids" if drawn is Side.BID else "asks"))
     )
 
 
-@st.composite
-def _sides(  # noqa: PLR0917  # of a composite strategy
-    draw: st.DrawFn,
-    meetings: st.SearchStrategy[str],
-    fewest: st.SearchStrategy[int],
-    max_levels: int,
-    sides: frozenset[Side],
-    levels_of: _Levels,
-) -> tuple[list[PriceLevel], list[PriceLevel]]:
-    """Draw bids and asks: how they meet, and each side as a list of its own, from which any level can be left out."""
-    meeting, least = draw(meetings), draw(fewest)
-    least = least if meeting == "open" else max(least, 1)
-    by_price: dict[Decimal, int] = {}
-    bid_count = 0
-    if Side.BID in sides:
-        by_price |= draw(levels_of(by_price, least, max_levels))
-        bid_count = len(by_price)
-    if Side.ASK in sides:
-        # The best ask of a locked book has the price of the best bid.
-        shared = meeting == "locked"
-        by_price |= draw(levels_of(by_price, least - shared, max_levels - shared))
-    rising = [PriceLevel(*level) for level in sorted(by_price.items())]
-    bids, asks = rising[:bid_count], rising[bid_count:]
-    if meeting == "locked":
-        asks = [bids[-1], *asks]
-    if meeting == "crossed":
-        # Exchange one or more of the best levels of the two sides.
-        for depth in range(draw(st.integers(1, min(len(bids), len(asks))))):
-            bids[-1 - depth], asks[depth] = asks[depth], bids[-1 - depth]
-    return bids, asks
-
-
-_Levels: TypeAlias = Callable[[Mapping[Decimal, int], int, int], st.SearchStrategy[Mapping[Decimal, int]]]
-"""Returns a strategy of so many levels at prices that others do not have: the others, the least and the most."""
-
-
-def _movable_levels(amount: st.SearchStrategy[int]) -> _Levels:
-    """Draw prices that may repeat; one that does moves on its grid. So an example shrinks with one price at a time."""
-    # Not st.tuples: to explain a failure, Hypothesis varies each part of each tuple.
-    level = _build(lambda *parts: parts, _on_grids(_LOWEST_PRICE, _HIGHEST_PRICE, MAX_DECIMAL_PLACES), amount)
-    lists = cache(lambda least, most: st.lists(level, min_size=least, max_size=most))
-
-    def moved(taken: Mapping[Decimal, int], drawn: list[tuple[_GridPrice, int]]) -> dict[Decimal, int]:
-        found: dict[Decimal, int] = {}
-        for at, liquidity in drawn:
-            while (price := at.price()) in found or price in taken:
-                at = at.following()  # noqa: PLW2901  # the next price
-            found[price] = liquidity
-        return found
-
-    return lambda taken, least, most: lists(least, most).map(partial(moved, dict(taken)))
-
-
-def _different_levels(
-    level: st.SearchStrategy[tuple[Decimal, int]], taken: Mapping[Decimal, int], least: int, most: int
-) -> st.SearchStrategy[Mapping[Decimal, int]]:
-    """Draw prices of a strategy of the caller until they differ."""
-    others = level.filter(lambda one: one[0] not in taken) if taken else level
-    return st.lists(others, min_size=least, max_size=most, unique_by=itemgetter(0)).map(dict)
-
-
-def levels() -> st.SearchStrategy[Levels]:
-    """Draw one side of a book."""
-    return order_books().flatmap(lambda book: st.sampled_from((book.bids, book.asks)))
-
-
 def level_changes(
-    book: OrderBook,
-    *,
-    price: Decimal | str | st.SearchStrategy[Decimal] | None = None,
-    amount: int | st.SearchStrategy[int] | None = None,
-    max_changes: int = 8,
+    book: OrderBook, *, price: Part[Decimal | str] = None, amount: Part[int] = None, max_changes: int = 8
 ) -> st.SearchStrategy[list[tuple[Decimal, int]]]:
     """Draw changes for one side of `book.apply`: at its prices and at others, with removals and repeated prices.
 
@@ -416,8 +394,8 @@ def level_changes(
     """
     if not isinstance(book, OrderBook):
         raise TypeError(f"book must be an OrderBook, not a strategy of books, got {safe_repr(book)}")
-    at = _price_strategy(price)
-    absolute = _part(amount, st.just(0) | amounts(min_value=0))
+    at = _price(price)
+    absolute = _amount(st.just(0) | amounts(min_value=0) if amount is None else amount, least=0)
     if existing := [level.price for side in (book.bids, book.asks) for level in side]:
         at = st.sampled_from(existing) | at
     return st.lists(st.tuples(at.flatmap(_spellings), absolute), max_size=max_changes)
@@ -442,18 +420,18 @@ _FEW_PAIRS: Final = st.sampled_from([Pair(token, ADA) for token in _AWKWARD_TOKE
 
 def orders(
     *,
-    pair: Pair | st.SearchStrategy[Pair] | None = None,
-    side: Side | st.SearchStrategy[Side] | None = None,
-    price: Decimal | Fraction | str | st.SearchStrategy[Decimal] | st.SearchStrategy[Fraction] | None = None,
-    amount: int | st.SearchStrategy[int] | None = None,
+    pair: Part[Pair] = None,
+    side: Part[Side] = None,
+    price: Part[Decimal | Fraction | str] = None,
+    amount: Part[int] = None,
 ) -> st.SearchStrategy[Order]:
     """Draw orders with decimal prices or ratios. Some have an amount of 0."""
-    return st.builds(
+    return _build(
         Order,
         _part(pair, pairs()),
         _part(side, st.sampled_from(Side)),
         _part(price, prices() | ratios()),
-        _part(amount, amounts(min_value=0)),
+        _amount(amount, least=0),
     )
 
 
@@ -463,15 +441,14 @@ def order_ids() -> st.SearchStrategy[str]:
 
 
 def resting_orders(
-    *, order: Order | st.SearchStrategy[Order] | None = None, min_orders: int = 0, max_orders: int = 8
+    *, order: Part[Order] = None, min_orders: int = 0, max_orders: int = 8
 ) -> st.SearchStrategy[RestingOrders]:
     """Draw resting orders of a few pairs, some of them at one level. A pair may have a spot price, or no orders."""
     by_id = st.dictionaries(
         order_ids(), _part(order, orders(pair=_FEW_PAIRS)), min_size=min_orders, max_size=max_orders
     )
     spots = st.dictionaries(_FEW_PAIRS, st.none() | prices(), max_size=2)
-    # st.builds, so that a failing test shows the call: the repr of RestingOrders has no orders.
-    return st.builds(RestingOrders, by_id, spots, st.none() | _AS_OFS)
+    return _build(RestingOrders, by_id, spots, st.none() | _AS_OFS)
 
 
 def pair_infos() -> st.SearchStrategy[PairInfo]:
@@ -481,16 +458,29 @@ def pair_infos() -> st.SearchStrategy[PairInfo]:
 
 def freshness() -> st.SearchStrategy[Freshness]:
     """Draw freshness; `as_of` and `published_at` may each be unknown."""
-    return st.builds(Freshness, st.none() | _AS_OFS, st.none() | st.datetimes(timezones=st.just(UTC)))
+    return _build(Freshness, st.none() | _AS_OFS, st.none() | st.datetimes(timezones=st.just(UTC)))
 
 
 def market_indexes(
-    *, book: OrderBook | st.SearchStrategy[OrderBook] | None = None, min_pairs: int = 0, max_pairs: int = 6
+    *, book: Part[OrderBook] = None, min_pairs: int = 0, max_pairs: int = 6
 ) -> st.SearchStrategy[MarketIndex]:
     """Draw indexes of `min_pairs` to `max_pairs` pairs, with small books unless `book` is given."""
     drawn_books = _part(book, order_books(max_levels=3))
     books = st.lists(drawn_books, min_size=min_pairs, max_size=max_pairs, unique_by=attrgetter("pair"))
-    return st.builds(MarketIndex.with_freshness, books.map(MarketIndex), freshness())
+    return _build(MarketIndex.with_freshness, books.map(MarketIndex), freshness())
+
+
+# Labels of tokens
+
+
+_RECURRING_LABELS: Final = ("SNEK", "snek", "ADA", " ", "A\N{RIGHT-TO-LEFT OVERRIDE}B")
+
+
+def tokens() -> st.SearchStrategy[Tokens]:
+    """Draw entries of the token registry. Some tickers and names recur, and some have invisible characters."""
+    label = st.none() | st.sampled_from(_RECURRING_LABELS) | st.text(max_size=60)
+    entries = _build(Token, asset_ids(ada=False), label, label, st.none() | st.integers(0, MAX_DECIMALS))
+    return _build(Tokens, st.lists(entries, unique_by=attrgetter("asset")))
 
 
 # Invalid texts

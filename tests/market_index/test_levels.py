@@ -93,6 +93,19 @@ class TestSequence:
             assert book.asks.index(level) == position
             assert book.asks[position] == level
 
+    def test_a_level_is_found_by_its_price_and_amount(self):
+        bids = deep_book(3).bids
+        other = PriceLevel(bids[0].price, bids[0].accumulated_liquidity + 1)
+        assert other not in bids
+        with pytest.raises(ValueError, match="is not in the levels"):
+            bids.index(other)
+
+    def test_a_price_is_no_member_and_no_index(self):
+        bids: Any = deep_book(3).bids
+        for mistake in (lambda: bids.prices[0] in bids, lambda: bids["4100"], lambda: bids[bids.prices[0]]):
+            with pytest.raises(TypeError, match="amount_at takes a price"):
+                mistake()
+
     def test_a_position_out_of_range_is_an_index_error(self):
         for position in (3, -4):
             with pytest.raises(IndexError):

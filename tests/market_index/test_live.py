@@ -103,6 +103,9 @@ class TestUpdate:
         ("update", "error", "message"),
         [
             (lambda live: live.publish(book(2), None), InvalidOrderBook, "a value of an index must be an OrderBook"),
+            (lambda live: live.publish([book(2)]), InvalidOrderBook, r"a value of an index .*; pass \*books$"),
+            (lambda live: live.update(book(2)), InvalidOrderBook, "publish must be a list of OrderBook, got OrderBo"),
+            (lambda live: type(live)(book(2)), InvalidOrderBook, "books must be a list of OrderBook, got OrderBook: "),
             (lambda live: live.update([book(2)], [None]), TypeError, "the key of an index must be a Pair, got None"),
             (lambda live: live.show({}), InvalidOrderBook, r"index must be a MarketIndex, got dict: \{\}$"),
             (lambda live: live.update([book(2)], freshness=0), InvalidFreshness, "freshness must be a Freshness"),
@@ -269,7 +272,8 @@ class TestWait:
     def test_the_next_step_of_changes_waits_for_another_index(self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
         known: list[MarketIndex] = []
 
-        def wait(live: LiveIndex, after: MarketIndex) -> MarketIndex:
+        def wait(live: LiveIndex, after: MarketIndex, timeout: float | None) -> MarketIndex:
+            assert timeout is None
             known.append(after)
             return live.publish(FOLLOWING)
 
@@ -289,6 +293,13 @@ class TestWait:
             assert await following == (live.current, (), (pair(1),))
 
         asyncio.run(main())
+
+    def test_changes_end_at_a_timeout_without_a_change(self, live: LiveIndex):
+        steps = []
+        for _, *step in live.changes(timeout=0):
+            steps.append(step)
+            live.publish(FOLLOWING)
+        assert steps[1:] == [[(FOLLOWING,), ()]]
 
 
 PRELOADED = """

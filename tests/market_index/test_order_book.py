@@ -45,8 +45,8 @@ class TestConstructor:
                 "asks[2].price must be above asks[1].price, which is 3, got 2",
             ),
             ("asks", (level("2"), level("2")), "asks[1].price must be above asks[0].price, which is 2, got 2"),
-            ("asks", 7, "asks must be a sequence of PriceLevel, best price first, got 7"),
-            ("bids", None, "bids must be a sequence of PriceLevel, best price first, got None"),
+            ("asks", 7, "asks must be a list of PriceLevel, best price first, got int: 7"),
+            ("bids", None, "bids must be a list of PriceLevel, best price first, got NoneType: None"),
             ("bids", ((Decimal(1), 1),), "bids[0] must be a PriceLevel, got (Decimal('1'), 1)"),
         ],
     )
@@ -145,6 +145,8 @@ class TestGathering:
             (("1",), "bids[1] must be a PriceLevel or (price, amount), got ('1',)"),
             ("11", "bids[1] must be a PriceLevel or (price, amount), got '11'"),
             (None, "bids[1] must be a PriceLevel or (price, amount), got None"),
+            ({"price": "1"}, "bids[1] must be a PriceLevel or (price, amount), got {'price': '1'}"),
+            ((200_000_000_000, "0.0185"), "pass '200000000000' or Decimal('200000000000'); a level is (price, amount)"),
         ],
     )
     def test_an_invalid_entry_is_rejected_with_its_place(self, entry, message):
@@ -152,6 +154,12 @@ class TestGathering:
             with pytest.raises((InvalidOrderBook, InvalidPrice)) as raised:
                 apply(bids=[("2", 1), entry])
             assert message in str(raised.value)
+
+    @pytest.mark.parametrize("bids", [None, 7, PriceLevel("1", 1)])
+    def test_what_is_no_list_of_entries_is_rejected(self, bids):
+        for apply in (OrderBook(PAIR).apply, lambda bids: OrderBook.from_levels(PAIR, bids)):
+            with pytest.raises(InvalidOrderBook, match=r"^bids must be a list of PriceLevel or \(price, amount\)"):
+                apply(bids=bids)
 
     def test_an_order_of_another_pair_is_rejected_with_its_place(self):
         other = Pair(PAIR.quote, PAIR.base)
@@ -203,6 +211,8 @@ class TestReading:
         assert book.depth(2) == book
         with pytest.raises(ValueError, match="levels must be 0 or more, got -1"):
             book.depth(-1)
+        with pytest.raises(ValueError, match="levels must be 0 or more, got -1"):
+            book.bids.depth(-1)
         with pytest.raises(ValueError, match="levels must be 0 or more, got <int>"):
             book.depth(-(10**5000))
         for levels in (1.5, True, "1"):

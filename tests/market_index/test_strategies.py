@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
-from hypothesis.errors import NoSuchExample
+from hypothesis.errors import InvalidArgument, NoSuchExample
 
 from market_index import (
     ADA,
@@ -86,6 +86,7 @@ class TestParameters:
                 drawn.resting_orders(order=Order(PAIR, Side.BID, "2", 3), min_orders=1).map(lambda of: {*of.values()}),
                 {Order(PAIR, Side.BID, "2", 3)},
             ),
+            (drawn.levels(side=Side.BID).map(lambda levels: levels.side), Side.BID),
             (drawn.market_indexes(book=OrderBook(PAIR), min_pairs=1).map(list), [PAIR]),
             (
                 drawn.level_changes(OrderBook(PAIR), price="2", amount=0).map(set).map(lambda of: of | {(2, 0)}),
@@ -111,14 +112,13 @@ class TestParameters:
     def test_the_range_of_a_price(self, data: st.DataObject, one: Decimal, other: Decimal, places: int):
         lowest, highest = sorted([one, other])
         try:
-            within = drawn.prices(min_value=lowest, max_value=highest, max_decimal_places=places)
-        except ValueError:
+            price = data.draw(drawn.prices(min_value=lowest, max_value=highest, max_decimal_places=places))
+        except InvalidArgument:
             # There is no such price: the next number of each grid is out of range, or has too many digits.
             for grid in range(places + 1):
                 following = -(-Fraction(lowest) * 10**grid // 1)
                 assert following > Fraction(highest) * 10**grid or following > LARGEST
             return
-        price = data.draw(within)
         assert is_price(Fraction(price))
         assert lowest <= price <= highest
         assert (Fraction(price) * 10**places).denominator == 1
@@ -146,8 +146,8 @@ class TestParameters:
         wanted: dict[str, typing.Any] = {"sides": sides, "min_levels": least, "max_levels": most}
         wanted |= {"crossed": crossed, "locked": locked}
         if (crossed and locked) or ((crossed or locked) and not (len(sides) == 2 and most > 0)):
-            with pytest.raises(ValueError, match=r"a book .* must be possible, got crossed="):
-                drawn.order_books(**wanted)
+            with pytest.raises(InvalidArgument, match=r"a book .* must be possible, got crossed="):
+                data.draw(drawn.order_books(**wanted))
             return
         book = data.draw(drawn.order_books(**wanted))
         assert crossed in {None, book.is_crossed}
@@ -156,24 +156,32 @@ class TestParameters:
             assert least <= len(levels) <= most if side in sides else not levels
 
     @pytest.mark.parametrize(
-        ("strategy", "parameters"),
+        "strategy",
         [
-            *((drawn.prices, one) for one in ({"min_value": "2", "max_value": "1"}, {"min_value": "0"})),
-            (drawn.prices, {"min_value": "0.1", "max_value": "0.9", "max_decimal_places": 0}),
-            *((drawn.order_books, one) for one in ({"sides": "bid"}, {"price": 0.5})),
+            drawn.prices(min_value="2", max_value="1"),
+            drawn.prices(min_value="0.1", max_value="0.9", max_decimal_places=0),
+            drawn.prices(max_decimal_places=29),
+            drawn.prices(max_decimal_places=-1),
+            drawn.amounts(max_value=2**64),
+            drawn.amounts(min_value=-1),
+            drawn.amounts(min_value=2, max_value=1),
+            drawn.order_books(sides="bid"),  # type: ignore[arg-type]  # a mistake of a caller
+            drawn.order_books(amount=0),
+            drawn.price_levels(amount=0),
+            drawn.level_changes(OrderBook(PAIR), amount=-1),
+            drawn.orders(amount=2**64),
         ],
     )
-    def test_impossible_parameters_are_rejected_before_drawing(
-        self, strategy: typing.Any, parameters: dict[str, object]
-    ):
-        with pytest.raises(ValueError):
-            strategy(**parameters)
+    def test_impossible_arguments_are_rejected_when_a_value_is_drawn(self, strategy: st.SearchStrategy[object]):
+        with pytest.raises(InvalidArgument):
+            find(strategy, lambda _: True, settings=WITHOUT_SHRINKING)
 
     @pytest.mark.parametrize(
         "strategy",
         [
             drawn.order_books(pair=Pair(ADA, ADA)),
-            drawn.order_books(min_levels=1, amount=0),
+            drawn.order_books(min_levels=1, price=0.5),  # type: ignore[arg-type]  # a mistake of a caller
+            drawn.prices(min_value="0"),
             drawn.orders(price="0"),
         ],
     )
@@ -320,6 +328,9 @@ def test_neighbouring_prices_and_real_depth_are_frequent():
 
     assert counted(drawn.order_books(), has_neighbours, of=100) >= 5
     assert counted(drawn.order_books(max_levels=50), lambda book: len(book.bids) >= 20, of=50) >= 2
+    # A book without levels is the first example of each test; few others are empty.
+    assert counted(drawn.order_books(), lambda book: not book.bids and not book.asks, of=1) == 1
+    assert counted(drawn.order_books(), lambda book: not book.bids and not book.asks, of=200) <= 40
 
 
 ALL_PHASES = settings(database=None, max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
@@ -350,6 +361,45 @@ def test_a_book_shrinks_to_what_matters(corner: Callable[[OrderBook], bool], cou
         assert level.price in {Decimal(1), Decimal(2), Decimal("0.1")}
         assert level.accumulated_liquidity < 100
     assert sorted([book.pair.base, book.pair.quote]) == [ADA, AssetId(bytes(28), b"")]
+
+
+def rows(book: OrderBook) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    bids, asks = [
+        [(str(level.price), level.accumulated_liquidity) for level in side] for side in (book.bids, book.asks)
+    ]
+    return bids, asks
+
+
+def stays_crossed_after_one_partial_fill(book: OrderBook) -> bool:
+    """Whether a matching engine that stops after its first partial fill leaves the book crossed."""
+    bids, asks = list(rows(book)[0]), list(rows(book)[1])
+    while bids and asks and Decimal(bids[0][0]) >= Decimal(asks[0][0]):
+        (bid, bid_amount), (ask, ask_amount) = bids.pop(0), asks.pop(0)
+        if bid_amount > ask_amount:
+            bids.insert(0, (bid, bid_amount - ask_amount))
+            break
+        if ask_amount > bid_amount:
+            asks.insert(0, (ask, ask_amount - bid_amount))
+            break
+    return bool(bids and asks and Decimal(bids[0][0]) >= Decimal(asks[0][0]))
+
+
+SEEDS = [0, *[pytest.param(seed, marks=pytest.mark.thorough) for seed in range(1, 5)]]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_levels_of_a_book_shrink_to_the_smallest_numbers(seed: int):
+    book = simplest(drawn.order_books(), lambda book: len(book.bids) >= 3, seed)
+    assert rows(book) == ([("3", 1), ("2", 1), ("1", 1)], [])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_crossed_book_shrinks_level_by_level(seed: int):
+    book = simplest(drawn.order_books(crossed=True), stays_crossed_after_one_partial_fill, seed)
+    assert rows(book) in (
+        ([("4", 2), ("3", 1)], [("1", 1), ("2", 1)]),
+        ([("4", 1), ("3", 1)], [("1", 2), ("2", 1)]),
+    )
 
 
 def test_numbers_shrink_to_the_smallest_that_fails():
