@@ -101,10 +101,10 @@ def _bucket(name: str) -> str:
 def _server(text: str) -> str:
     try:
         parts = urlsplit(f"//{text}")
-        host, port = parts.hostname, parts.port if parts.port is not None else _PORT
+        host, port = parts.hostname, _PORT if parts.port is None else parts.port
     except ValueError:
         host, port = None, 0
-    if not host or not port or parts.netloc != text:
+    if not host or not port:
         raise ValueError(f"a server must be a host such as 127.0.0.1:4222, got {_shown(text)}")
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
