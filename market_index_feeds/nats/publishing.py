@@ -19,6 +19,7 @@ replacement, need the content. It is read once: then it follows from what others
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from time import monotonic
 from typing import TypeAlias
 from uuid import uuid4
@@ -61,25 +62,25 @@ class _Stored:
 class _Writing:
     """A change, and what is stored of it so far.
 
-    `until` is when to give up if others always write first, on the monotonic clock. `before` is the freshness of the
-    content before the first batch.
+    `until` is when to give up if others always write first, on the monotonic clock. `last` is the id of the last batch,
+    and `before` the freshness of the content before the first one.
     """
 
     change: CheckedChange
     after: Position | None
     until: float
-    id: str = field(factory=lambda: uuid4().hex)
+    last: str = ""
     before: Freshness = UNKNOWN
     published: set[Pair] = field(factory=set)
     retracted: set[Pair] = field(factory=set)
 
     def record_after(self, record: Record, *, is_last: bool) -> Record:
         """Return the record of the next batch, after that of the bucket."""
-        if record.pending != self.id:
+        if not self.last or record.pending != self.last:
             self.before = record.freshness
         knows_content = self.change.is_whole or self.after is not None
         freshness = self.change.freshness_after(self.before)
-        return record.next(self.id, freshness, is_last=is_last, knows_content=knows_content)
+        return record.next(uuid4().hex, freshness, self.last, is_last=is_last, knows_content=knows_content)
 
 
 class NatsStore(Store):
@@ -132,11 +133,12 @@ class NatsStore(Store):
     async def _load(self) -> _Stored:
         """Read the position and the record of the bucket."""
         state = await self._bucket.state()
-        try:
-            record = Record.of(await self._bucket.find({"seq": state.sequence})) if state.sequence else Record()
-        except InvalidFreshness:
-            record = Record()
-        record = record if state.messages else Record(content=Content.NOTHING)
+        record = Record()
+        if not state.messages:
+            record = Record(content=Content.NOTHING)
+        else:
+            with suppress(InvalidFreshness):
+                record = Record.of(await self._bucket.find({"seq": state.sequence}))
         return _Stored(Position(state.created, state.sequence), record)
 
     async def _written(self, writing: _Writing) -> Receipt:
@@ -186,6 +188,7 @@ class NatsStore(Store):
             stored = self._stored = _Stored(position, record)
             if needs_content:
                 self._content.take_over([change.books[pair] for pair in books], deleted, record, position)
+            writing.last = record.change
             writing.published.update(books)
             writing.retracted.update(deleted)
             writing.until = monotonic() + self._wait
@@ -215,9 +218,8 @@ class NatsStore(Store):
                 if error.code not in WRONG_SEQUENCE:
                     raise
             stored = await self._load()
-            end = evolve(position, number=position.number + len(batch))
-            if (stored.position, stored.record.change) == (end, record.change):
-                return end
+            if stored.record.change == record.change:
+                return stored.position
             # Otherwise the bucket was rolled back or created again, without the change.
             may_be_overwritten = stored.position.run == position.run and stored.position.number > position.number
             if may_be_stored and may_be_overwritten:

@@ -17,9 +17,9 @@ publisher knows the content. That is so
 
 - for a replacement, and for a change of a content that was read;
 - if the content was NOTHING or WHOLE before;
-- if it was WHOLE before the first batch of this change. Then `pending` is the id of this change. A change of another
-  publisher between the batches inherits it. A second change of several batches ends it, and so does a write by another
-  program, which has no record.
+- if it was so before the first batch of this change. Then `pending` is the id of the batch before. A change of another
+  publisher between the two inherits it. A second change of several batches ends it, and so does a write by another
+  program, which has no record, or a rollback of the servers.
 
 Any publisher may write after any record. If a publisher is killed between its batches, nothing is pending that will be
 finished, and the content stays MIXED until it is replaced.
@@ -53,9 +53,10 @@ class Content(Enum):
 
 @frozen
 class Record:
-    """The record of a batch. `freshness` is that of all books, and `change` is a random id of the change.
+    """The record of a batch. `freshness` is that of all books, and `change` is a random id of the batch.
 
-    The default is that of a write by another program.
+    `pending` is the id of the last batch of a change that makes the content WHOLE when it is finished. The default is
+    the record of a write by another program.
     """
 
     freshness: Freshness = UNKNOWN
@@ -63,16 +64,20 @@ class Record:
     content: Content = Content.MIXED
     pending: str = ""
 
-    def next(self, change: str, freshness: Freshness, *, is_last: bool, knows_content: bool) -> Record:
+    def next(
+        self, change: str, freshness: Freshness, previous: str = "", *, is_last: bool, knows_content: bool
+    ) -> Record:
         """Return the record of a batch after this one.
 
         Args:
-            change: The id of the change of the batch.
+            change: The id of the batch.
             freshness: The freshness after the change.
+            previous: The id of the batch of the same change before this one, if any.
             is_last: Whether it is the last batch of the change.
             knows_content: Whether the change is a replacement, or one of a content that was read.
         """
-        is_known = knows_content or self.content in {Content.NOTHING, Content.WHOLE} or self.pending == change
+        is_continued = bool(previous) and self.pending == previous
+        is_known = knows_content or is_continued or self.content in {Content.NOTHING, Content.WHOLE}
         if is_last and is_known:
             return Record(freshness, change, Content.WHOLE)
         freshness = freshness.without_as_of()

@@ -455,7 +455,8 @@ class TestRecords:
     )
     def test_an_as_of_is_stated_only_for_a_content_that_is_known(self, steps: list[tuple[str, str, bool]]):
         record, reasons, has_version = Record(content=Content.NOTHING), set[str](), False
-        for kind, change, is_last in steps:
+        last: dict[str, str] = {}
+        for number, (kind, change, is_last) in enumerate(steps):
             if kind == "foreign":
                 record, has_version = Record(), True
                 reasons.add("foreign")
@@ -464,7 +465,10 @@ class TestRecords:
                 reasons.clear()
             reasons.discard(change) if is_last else reasons.add(change)
             has_version = has_version or is_last
-            record = record.next(change, Freshness("slot 1"), is_last=is_last, knows_content=kind == "replace")
+            batch, previous, knows_content = f"{change}{number}", last.pop(change, ""), kind == "replace"
+            record = record.next(batch, Freshness("slot 1"), previous, is_last=is_last, knows_content=knows_content)
+            if not is_last:
+                last[change] = batch
             assert record.freshness.as_of is None or not reasons
             assert (record.freshness.as_of is not None) == (record.content is Content.WHOLE)
             assert (record.content is Content.FIRST) == (not has_version)
@@ -474,10 +478,20 @@ class TestRecords:
     @given(st.lists(st.sampled_from(["mine", "another's"]), max_size=8))
     def test_small_changes_between_the_batches_of_one_do_not_end_the_as_of(self, steps: list[str]):
         record = Record(content=Content.WHOLE)
-        for step in steps:
-            record = record.next(step, Freshness(), is_last=step != "mine", knows_content=False)
-        record = record.next("mine", Freshness("slot 1"), is_last=True, knows_content=False)
-        assert record == Record(Freshness("slot 1"), "mine", Content.WHOLE)
+        last = ""
+        for number, step in enumerate(steps):
+            if step == "mine":
+                record = record.next(str(number), Freshness(), last, is_last=False, knows_content=False)
+                last = str(number)
+            else:
+                record = record.next(str(number), Freshness(), is_last=True, knows_content=False)
+        record = record.next("end", Freshness("slot 1"), last, is_last=True, knows_content=False)
+        assert record == Record(Freshness("slot 1"), "end", Content.WHOLE)
+
+    def test_a_change_that_was_rolled_back_in_part_has_no_as_of(self):
+        first = Record(content=Content.WHOLE).next("1", Freshness(), is_last=False, knows_content=False)
+        end = first.next("3", Freshness("slot 1"), "2", is_last=True, knows_content=False)
+        assert (end.content, end.freshness.as_of) == (Content.MIXED, None)
 
 
 class TestSignals:
