@@ -55,7 +55,10 @@ class Rejected(FeedError):
 
 
 class StoreError(MarketIndexError):
-    """A store cannot be opened, read or written. Nothing of the change was written, but see `UnknownOutcome`."""
+    """A store cannot be opened, read or written. Nothing of the change was written, but see `UnknownOutcome`.
+
+    A bucket may have stored a part of a change of more than 1,000 books and pairs. Then the message says how many.
+    """
 
 
 class StoreBusy(StoreError):
@@ -63,7 +66,7 @@ class StoreBusy(StoreError):
 
 
 class Conflict(StoreError):
-    """The store was changed after the position that the caller knows. Nothing was written."""
+    """The store was changed after the position that the caller knows. Nothing was written, but see `StoreError`."""
 
 
 class BookTooLarge(StoreError):

@@ -210,8 +210,8 @@ def open_store(
     Other processes may have the store open at the same time. The writers of a file take turns; one that waits longer
     than `wait` seconds raises `StoreBusy`. Acknowledged changes of a file survive a power cut. With
     `synchronous="normal"`, writes are several times as fast, and acknowledged changes survive only a crash of programs.
-    The servers of a bucket must acknowledge a change within `wait` seconds, otherwise `UnknownOutcome` is raised. The
-    durability of a bucket is configured at its servers.
+    The servers of a bucket must acknowledge a change within `wait` seconds, otherwise `UnknownOutcome` is raised. With
+    0, it is tried once. The durability of a bucket is configured at its servers.
 
     >>> from market_index import ADA, AssetId, OrderBook, Pair
     >>> from tempfile import TemporaryDirectory

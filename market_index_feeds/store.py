@@ -91,6 +91,10 @@ class Store(ABC):
     Each call is one atomic change: if it raises `StoreError`, nothing is written, unless it is an `UnknownOutcome`. Any
     thread may call; calls take turns. Only the process that opened the store can use it, not one that is forked later.
     Close it when done. `name` is the name that it was opened by, without credentials.
+
+    In a bucket, a change of more than 1,000 books and pairs is atomic only in parts of 1,000. An error in the middle
+    says how many are stored. After a write by another program, or a change that was not finished, the as_of of a bucket
+    is unknown until the bucket is replaced, or changed with `after`.
     """
 
     def __init__(self, name: str, wait: float = MAX_WAIT_SECONDS) -> None:

@@ -67,5 +67,5 @@ _BUCKETS = count()
 def bucket(nats_server: nats.Server, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of a bucket that does not exist yet. On a busy machine, its server may answer late."""
     for name in ("CONNECT_SECONDS", "CONNECT_TO_ANY_SECONDS", "REQUEST_SECONDS"):
-        monkeypatch.setattr(f"market_index_feeds.nats.bucket.{name}", DEADLINE_SECONDS)
+        monkeypatch.setattr(f"market_index_feeds.nats.connection.{name}", DEADLINE_SECONDS)
     return f"{nats_server.url}/b{next(_BUCKETS)}"

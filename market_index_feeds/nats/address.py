@@ -12,10 +12,9 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 from attrs import field, frozen
 
 from market_index.errors import safe_repr
-from market_index_feeds.names import without_credentials
+from market_index_feeds.names import shown_name
 
 _BUCKET: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII).fullmatch
-_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII).fullmatch
 _PORT: Final = 4222
 
 
@@ -60,7 +59,7 @@ class Address:
         # Credentials in the URL replace those of the environment.
         creds = options.get("creds") or (None if userinfo else environment.get("NATS_CREDS"))
         return cls(
-            shown=without_credentials(url),
+            shown=shown_name(url),
             servers=tuple(f"{scheme}://{_server(host.rpartition('@')[2])}" for host in hosts),
             bucket=_bucket(parts.path.removeprefix("/")),
             is_secure=scheme == "tls",
@@ -100,14 +99,14 @@ def _bucket(name: str) -> str:
 
 
 def _server(text: str) -> str:
-    host, mark, port = text.rpartition(":")
-    if not mark or text.endswith("]"):
-        host, port = text, str(_PORT)
-    if not _HOST(host):
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, _PORT if parts.port is None else parts.port
+    except ValueError:
+        host, port = None, 0
+    if not host or not port:
         raise ValueError(f"a server must be a host such as 127.0.0.1:4222, got {_shown(text)}")
-    if not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536):
-        raise ValueError(f"a port must be a number from 1 to 65535, got {_shown(port)}")
-    return f"{host}:{int(port)}"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _options(query: str) -> dict[str, str]:

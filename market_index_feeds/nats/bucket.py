@@ -1,11 +1,16 @@
-"""A bucket: the requests that read and write it, over one connection at a time.
+"""A bucket: the requests that read and write it.
 
-It is the one module that uses the client library, which only connects, sends and delivers. Its reconnection is off,
-because it would send later what its caller has given up. Any problem ends the connection, and the next request makes a
-new one.
+Theory of operation
+===================
 
-A reader asks for pages of the messages after a sequence (`$JS.API.DIRECT.GET`). The server reads a page while no batch
-is committed. Consumers are not isolated in this way: they deliver mixtures of two batches.
+A bucket is a stream of the servers that stores the last message of each key. Each message has a sequence, which
+increases by one with each message of the stream.
+
+A publisher stores a batch of messages: all or none, and only if the stream has the sequence that it expects. A reader
+asks for pages of the messages after a sequence (`$JS.API.DIRECT.GET`). The server reads a page while no batch is
+committed. Consumers are not isolated in this way: they deliver mixtures of two batches.
+
+After a batch, a publisher sends an empty message to a subject that readers subscribe to, which wakes them.
 """
 
 from __future__ import annotations
@@ -14,11 +19,9 @@ import asyncio
 import json
 from asyncio import Future
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from uuid import uuid4
 
 import nats.errors
@@ -26,36 +29,9 @@ from attrs import field, frozen
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from market_index.errors import safe_repr
-from market_index_feeds.backoff import next_backoff
-from market_index_feeds.errors import NotStored, Rejected, Unreachable, reason_of
+from market_index_feeds.errors import NotStored, Rejected, Unreachable
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.credentials import connection_options
-
-T = TypeVar("T")
-
-OLDEST_VERSION: Final = 2, 12, 2
-"""The oldest version of the servers. 2.12.0 has atomic batches, but deadlocks if pages are read beside them."""
-
-OPENING_SECONDS: Final = 10.0
-"""How long opening a bucket is retried: servers may have to start, and need about 6 seconds to elect a leader."""
-
-CONNECT_SECONDS: Final = 2.0
-"""Timeout of each step of connecting to a server."""
-
-CONNECT_TO_ANY_SECONDS: Final = 5.0
-"""Timeout of connecting to one of several servers."""
-
-REQUEST_SECONDS: Final = 2.0
-"""Timeout of a request, without the time that its messages take on the slowest link."""
-
-SLOWEST_BYTES_PER_SECOND: Final = 1_000_000
-
-IDLE_SECONDS: Final = 1.0
-"""After this time without a request, a connection is checked before it is used.
-
-Its event loop did not run meanwhile, so it has noticed nothing.
-"""
+from market_index_feeds.nats.connection import LIBRARY_SECONDS, Connection, shown_text
 
 MAX_BATCH: Final = 1000
 """How many messages the servers accept in one batch."""
@@ -71,11 +47,7 @@ _NO_MESSAGE: Final = 10037
 _STORE_FAILED: Final = 10077  # its status is 503, but trying again does not help: the bucket is full
 _RETRYABLE: Final = {10176, 10210}  # a batch is incomplete; there are too many unfinished batches
 
-_CLOSE_SECONDS: Final = 0.2
-_PING_SECONDS: Final = 30
-_LIBRARY_SECONDS: Final = 600  # timeouts of the library, which ours precede
 _PAGE: Final = {"batch": 2048, "max_bytes": 2 * 1024 * 1024}
-_MAX_TEXT_LENGTH: Final = 400  # a permission violation shows a key
 
 # Otherwise the servers acknowledge values and delete them later, or show an older value once the last one is deleted.
 _SETTINGS: Final = {
@@ -103,7 +75,7 @@ class State:
 
 @frozen(eq=False)
 class Message:
-    """The message stored under a key. `value` is None if it deletes the key."""
+    """The message stored under a key. `value` is None if it deletes the key. The names of headers are in lower case."""
 
     key: str
     value: bytes | None
@@ -122,27 +94,19 @@ class _Page:
 class Bucket:
     """A bucket. If there is an `on_change`, it is called soon after each change.
 
-    `connections` counts the connections that were made. `max_value_bytes` is the size of the largest value that the
-    servers accept, as far as it is known.
+    `max_value_bytes` is the size of the largest value that the servers accept, as far as it is known.
     """
 
     def __init__(self, address: Address) -> None:
+        self.connection: Connection = Connection(address, self._subscribe)
         self.on_change: Callable[[], None] | None = None
-        self.connections: int = 0
         self.max_value_bytes: int = 0
-        self._address = address
         self._stream = f"KV_{address.bucket}"
         self._prefix = f"$KV.{address.bucket}."
         # Publishers send an empty message to this subject after each change.
         self._hints = f"market-index.{address.bucket}"
-        self._servers = list(address.servers)
-        self._client: Client | None = None
-        self._used_at = 0.0
         self._page: _Page
         self._inbox = ""
-        self._ended: Future[None]
-        self._closed: asyncio.Event
-        self._problem = ""
 
     def subject(self, key: str) -> str:
         """Return the subject of the messages of a key."""
@@ -173,7 +137,7 @@ class Bucket:
             raise Unreachable("the servers have not agreed who leads")
         config, state = answer["config"], answer["state"]
         _require_settings(config)
-        limits = [size for size in (config["max_msg_size"], (await self._connected()).max_payload) if size > 0]
+        limits = [size for size in (config["max_msg_size"], (await self.connection.client()).max_payload) if size > 0]
         self.max_value_bytes = min(limits) - HEADER_BYTES
         return State(answer["created"], state["last_seq"], state["messages"], state["bytes"])
 
@@ -194,11 +158,11 @@ class Bucket:
 
         If none follow, the messages are those of one moment between two changes.
         """
-        client = await self._connected()
+        client = await self.connection.client()
         page = self._page = _Page()
         body = json.dumps({"seq": after + 1, "next_by_subj": f"{self._prefix}>", **_PAGE}).encode()
-        await self._answer(client.publish(f"$JS.API.DIRECT.GET.{self._stream}", body, self._inbox))
-        pending = await self._answer(page.pending)
+        await self.connection.answer(client.publish(f"$JS.API.DIRECT.GET.{self._stream}", body, self._inbox))
+        pending = await self.connection.answer(page.pending)
         return page.messages, pending
 
     async def commit(self, messages: Sequence[tuple[str, bytes, dict[str, str]]], expected: int) -> int:
@@ -210,7 +174,7 @@ class Bucket:
                 another change.
             Unreachable: They may be stored, now or later.
         """
-        client = await self._connected()
+        client = await self.connection.client()
         headers = [dict(given) for _, _, given in messages]
         headers[0]["Nats-Expected-Last-Sequence"] = str(expected)
         if len(messages) > 1:
@@ -223,11 +187,11 @@ class Bucket:
             for (key, value, _), one in zip(messages[:-1], headers, strict=False):
                 await client.publish(self.subject(key), value, headers=one)
             key, value, _ = messages[-1]
-            return await client.request(self.subject(key), value, _LIBRARY_SECONDS, headers=headers[-1])
+            return await client.request(self.subject(key), value, LIBRARY_SECONDS, headers=headers[-1])
 
         length = sum(len(value) for _, value, _ in messages)
         try:
-            sequence = int(_content_of(await self._answer(send(), length))["seq"])
+            sequence = int(_content_of(await self.connection.answer(send(), length))["seq"])
         except nats.errors.NoRespondersError:
             await self.state()  # raises Rejected if the bucket is gone
             raise NotStored("no server stores its messages") from None
@@ -235,12 +199,6 @@ class Bucket:
             await client.publish(self._hints)
             await asyncio.sleep(0)  # the library sends it in another task, before the event loop stops
         return sequence
-
-    async def close(self) -> None:
-        """Disconnect. Closing twice does no harm."""
-        client, self._client = self._client, None
-        if client is not None:
-            await _close(client, self._closed)
 
     async def _create(self, wanted: dict[str, Any]) -> dict[str, Any]:
         """Create the bucket, on three servers if there is a cluster. Return its configuration."""
@@ -264,97 +222,18 @@ class Bucket:
 
     async def _ask(self, request: str, body: Mapping[str, Any] | None = None) -> Any:
         """Return the content of the reply of the JetStream API. Raises `Unreachable` or `Rejected`."""
-        client = await self._connected()
+        client = await self.connection.client()
         subject, text = f"$JS.API.{request}.{self._stream}", json.dumps(body or {}).encode()
         try:
-            return _content_of(await self._answer(client.request(subject, text, _LIBRARY_SECONDS)))
+            return _content_of(await self.connection.answer(client.request(subject, text, LIBRARY_SECONDS)))
         except nats.errors.NoRespondersError:
             raise Unreachable("JetStream is not available") from None
 
-    async def _answer(self, work: Awaitable[T], length: int = 0) -> T:
-        """Await an answer to a request of some length. If there is none, the connection is closed."""
-        seconds = REQUEST_SECONDS + length / SLOWEST_BYTES_PER_SECOND
-        task = asyncio.ensure_future(work)
-        # The library may swallow a cancellation, and raise later.
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        either: list[Future[Any]] = [task, self._ended]
-        try:
-            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            task.cancel()
-            await self.close()
-            raise
-        self._used_at = monotonic()
-        problem = self._problem or f"no answer within {seconds:.3g} seconds"
-        if task.done():
-            try:
-                return task.result()
-            except nats.errors.NoRespondersError:
-                raise
-            except (nats.errors.Error, OSError) as error:
-                problem = self._problem or _reason(error)
-        task.cancel()
-        await self.close()
-        if "permissions violation" in problem.lower():
-            raise Rejected(problem)
-        raise Unreachable(problem)
-
-    async def _connected(self) -> Client:
-        """Return the client, a new one if the last connection has ended. Raises `NotStored` or `Rejected`."""
-        client = self._client
-        if client is not None and not self._ended.done() and monotonic() > self._used_at + IDLE_SECONDS:
-            try:
-                await self._answer(client.flush())
-            except (Unreachable, Rejected):
-                client = None
-        if client is None or self._ended.done():
-            await self.close()
-            client = await self._connect()
-        return client
-
-    async def _connect(self) -> Client:
-        client, closed, self._problem = Client(), asyncio.Event(), ""
-        options = connection_options(self._address)
-        self._ended = asyncio.get_running_loop().create_future()
-        try:
-            async with asyncio.timeout(CONNECT_TO_ANY_SECONDS):
-                await client.connect(
-                    self._servers,
-                    name="market-index",
-                    allow_reconnect=False,
-                    max_reconnect_attempts=1,
-                    reconnect_time_wait=0,
-                    connect_timeout=CONNECT_SECONDS,  # type: ignore[arg-type]  # fractions are accepted
-                    ping_interval=_PING_SECONDS,
-                    error_cb=partial(self._on_error, client),
-                    closed_cb=partial(self._on_closed, client, closed),
-                    **options,
-                )
-                self._inbox = client.new_inbox()
-                await client.subscribe(self._inbox, cb=self._on_page)
-                if self.on_change is not None:
-                    await client.subscribe(self._hints, cb=self._on_hint)
-        except BaseException as error:
-            await _close(client, closed)
-            reason = self._problem or _reason(error)
-            if not isinstance(error, Exception):
-                raise
-            if "authorization" in reason.lower() or "authentication" in reason.lower():
-                raise Rejected(f"the server rejects the credentials: {reason}") from None
-            raise NotStored(reason) from None
-        reported = client.connected_server_version
-        version = reported.major, reported.minor, reported.patch
-        if version < OLDEST_VERSION:
-            await _close(client, closed)
-            oldest, got = (".".join(map(str, numbers)) for numbers in (OLDEST_VERSION, version))
-            raise Rejected(f"nats-server must have version {oldest} or later, got {got}")
-        if not self._address.is_secure:
-            # The certificate of a server may not contain the address that it reports.
-            found = [f"nats://{server.netloc}" for server in client.discovered_servers]
-            self._servers = list(dict.fromkeys([*self._address.servers, *found]))
-        self._client, self._closed, self._used_at, self._problem = client, closed, monotonic(), ""
-        self.connections += 1
-        return client
+    async def _subscribe(self, client: Client) -> None:
+        self._inbox = client.new_inbox()
+        await client.subscribe(self._inbox, cb=self._on_page)
+        if self.on_change is not None:
+            await client.subscribe(self._hints, cb=self._on_hint)
 
     async def _on_page(self, delivery: Msg) -> None:
         headers = delivery.headers or {}
@@ -368,55 +247,15 @@ class Bucket:
             text = headers.get("Description", "no server has the bucket")
             page.pending.set_exception(Unreachable(f"status {status}: {shown_text(text)}"))
 
-    def _message(self, subject: str, value: bytes, headers: Mapping[str, str], sequence: int) -> Message:
-        # The command `nats kv` writes PURGE, too.
-        is_deletion = headers.get("KV-Operation") in {"DEL", "PURGE"}
+    def _message(self, subject: str, value: bytes, given: Mapping[str, str], sequence: int) -> Message:
+        headers = {name.lower(): text for name, text in given.items()}
+        # The command `nats kv` writes PURGE, too, and the servers write a marker where a value has expired.
+        is_deletion = headers.get("kv-operation") in {"DEL", "PURGE"} or "nats-marker-reason" in headers
         return Message(subject.removeprefix(self._prefix), None if is_deletion else value, headers, sequence)
 
     async def _on_hint(self, _: Msg) -> None:
         assert self.on_change is not None  # noqa: S101  # otherwise there is no subscription
         self.on_change()
-
-    async def _on_error(self, client: Client, error: Exception) -> None:
-        if self._client in {None, client}:
-            self._problem = self._problem or _reason(error)
-        self._end(client)
-
-    async def _on_closed(self, client: Client, closed: asyncio.Event) -> None:
-        closed.set()
-        self._end(client)
-
-    def _end(self, client: Client) -> None:
-        if client is self._client and not self._ended.done():
-            self._problem = self._problem or "the connection was closed"
-            self._ended.set_result(None)
-
-
-async def retried(work: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """Return the result of the work, retried with backoff while it raises `Unreachable`, for some seconds.
-
-    Raises the last `Unreachable`, and any other error.
-    """
-    began, backoff = monotonic(), 0.0
-    while True:
-        try:
-            return await work()
-        except Unreachable:
-            backoff = next_backoff(backoff)
-            if monotonic() + backoff > began + seconds:
-                raise
-            await asyncio.sleep(backoff)
-
-
-async def _close(client: Client, closed: asyncio.Event) -> None:
-    """Close a connection, or wait until the library has closed it.
-
-    The library can wait for ever: after a failed handshake, or for a server that hangs.
-    """
-    with suppress(TimeoutError, nats.errors.Error, OSError):
-        async with asyncio.timeout(_CLOSE_SECONDS):
-            await client.close()
-            await closed.wait()
 
 
 def _content_of(reply: Msg) -> Any:
@@ -439,12 +278,3 @@ def _require_settings(config: Mapping[str, Any]) -> None:
             "the bucket must store the last value of each key, and nothing else, and allow direct reads, got "
             f"{', '.join(wrong)}; run: nats stream edit {shown_text(config['name'])} {_EDIT}"
         )
-
-
-def shown_text(text: str) -> str:
-    """Return the text of a server for a message: escaped and cut if it is long, or contains control characters."""
-    return text if text.isprintable() and len(text) <= _MAX_TEXT_LENGTH else safe_repr(text)
-
-
-def _reason(error: BaseException) -> str:
-    return shown_text(reason_of(error).removeprefix("nats: ").strip("'"))

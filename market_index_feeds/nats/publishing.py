@@ -1,39 +1,49 @@
-"""The store in a bucket: each change is one atomic batch of messages. The headers of the last one are its record.
+"""The store in a bucket: each change is stored in atomic batches of up to 1,000 messages.
 
 Theory of operation
 ===================
 
-A batch expects the last sequence of the bucket, so it is stored only if no other change was stored before it. If the
-reply is lost, the same batch is sent again. At most one of the two is stored. If the second is rejected, the record of
-the last message shows by its random id that the first was stored. After a change of another publisher, that is not
-known any more: `UnknownOutcome`.
+A batch expects the last sequence of the bucket, so it is stored only if no other change was stored before it. If it was
+not, the record of the bucket is read, and the batch is made again. See `record` for changes of several batches.
 
-A change of one book is one plain message, which takes the servers a fraction of the time of a batch.
+If the reply is lost, the same batch is sent again. At most one of the two is stored. If the second is rejected, the
+record of the last message shows by its random id that the first was stored. After a change of another publisher, that
+is not known any more: `UnknownOutcome`.
 
-The servers accept 1,000 messages in a batch. A larger change is several batches, and the records of all but the last
-one are marked as unfinished: readers show no content as long as that is so. If the publisher ends in between, the
-bucket must be replaced as a whole, because no other program has the rest of the change.
+A batch of one book is one plain message, which takes the servers a fraction of the time of a batch.
+
+The record is remembered, so that a change without retractions reads nothing. A change with retractions, and a
+replacement, need the content. It is read once: then it follows from what others store, and from the own batches.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from time import monotonic
 from typing import TypeAlias
 from uuid import uuid4
 
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
-from market_index import Freshness, InvalidFreshness, OrderBook, Pair, wire
-from market_index_feeds.errors import Conflict, NotStored, Rejected, StoreError, UnknownOutcome, Unreachable
+from market_index import Freshness, InvalidFreshness, MarketIndexError, OrderBook, Pair, wire
+from market_index_feeds.errors import (
+    Conflict,
+    NotStored,
+    Rejected,
+    StoreError,
+    UnknownOutcome,
+    Unreachable,
+    reason_of,
+)
 from market_index_feeds.event_loop import blocking, run
 from market_index_feeds.names import shown_name
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.bucket import MAX_BATCH, OPENING_SECONDS, WRONG_SEQUENCE, retried
-from market_index_feeds.nats.reading import NatsSource
-from market_index_feeds.nats.values import DELETION, HEARTBEAT_KEY, Record, key_of, value_of
-from market_index_feeds.source import Position, Version
+from market_index_feeds.nats.bucket import MAX_BATCH, WRONG_SEQUENCE
+from market_index_feeds.nats.reading import OPENING_SECONDS, NatsSource
+from market_index_feeds.nats.record import Content, Record
+from market_index_feeds.nats.values import DELETION, HEARTBEAT_KEY, key_of, value_of
+from market_index_feeds.source import UNKNOWN, Position, Version
 from market_index_feeds.store import WAIT_SECONDS, CheckedChange, Receipt, Store
 
 Messages: TypeAlias = list[tuple[str, bytes, dict[str, str]]]
@@ -42,10 +52,35 @@ Messages: TypeAlias = list[tuple[str, bytes, dict[str, str]]]
 
 @frozen
 class _Stored:
-    """The position of the bucket and its record, which has no freshness if it is not the last message."""
+    """The position of a bucket, and the record of its last batch."""
 
     position: Position
     record: Record
+
+
+@define
+class _Writing:
+    """A change, and what is stored of it so far.
+
+    `until` is when to give up if others always write first, on the monotonic clock. `last` is the id of the last batch,
+    and `before` the freshness of the content before the first one.
+    """
+
+    change: CheckedChange
+    after: Position | None
+    until: float
+    last: str = ""
+    before: Freshness = UNKNOWN
+    published: set[Pair] = field(factory=set)
+    retracted: set[Pair] = field(factory=set)
+
+    def record_after(self, record: Record, *, is_last: bool) -> Record:
+        """Return the record of the next batch, after that of the bucket."""
+        if not self.last or record.pending != self.last:
+            self.before = record.freshness
+        knows_content = self.change.is_whole or self.after is not None
+        freshness = self.change.freshness_after(self.before)
+        return record.next(uuid4().hex, freshness, self.last, is_last=is_last, knows_content=knows_content)
 
 
 class NatsStore(Store):
@@ -55,6 +90,7 @@ class NatsStore(Store):
         super().__init__(address.shown, wait)
         self._content = NatsSource(address)
         self._bucket = self._content.bucket
+        self._retried = self._bucket.connection.retried
         # None: it must be read, because another program may have changed it.
         self._stored: _Stored | None = None
         self._runner = asyncio.Runner()
@@ -63,25 +99,23 @@ class NatsStore(Store):
         """Connect, and create the bucket if it does not exist. Raises `StoreError`."""
         try:
             with self._turn("cannot be opened"):
-                run(self._runner, retried(lambda: self._bucket.open(create=create), OPENING_SECONDS))
+                run(self._runner, self._retried(lambda: self._bucket.open(create=create), OPENING_SECONDS))
         except BaseException:
             self.close()
             raise
 
     def _position(self) -> Position:
-        state = run(self._runner, retried(self._bucket.state, self._wait))
+        state = run(self._runner, self._retried(self._bucket.state, self._wait))
         return Position(state.created, state.sequence)
 
     def _read(self) -> Version:
-        """Return the content. While a change is unfinished, it is a mixture, with an invalid record of any pair."""
-        content = run(self._runner, self._refresh())
-        return evolve(content, invalid=content.invalid | {None}) if self._content.record.is_unfinished else content
+        return run(self._runner, self._refresh())
 
     def _write(self, change: CheckedChange, after: Position | None) -> Receipt:
-        return run(self._runner, self._changed(change, after))
+        return run(self._runner, self._written(_Writing(change, after, monotonic() + self._wait)))
 
     def _close(self) -> None:
-        run(self._runner, self._bucket.close())
+        run(self._runner, self._bucket.connection.close())
         blocking(self._runner.close)
 
     def _encoded(self, book: OrderBook) -> bytes:
@@ -93,73 +127,76 @@ class NatsStore(Store):
 
     async def _refresh(self) -> Version:
         """Return the content, after reading what has changed."""
-        await retried(self._content.refresh, self._wait)
+        await self._retried(self._content.refresh, self._wait)
         return self._content.content
 
     async def _load(self) -> _Stored:
         """Read the position and the record of the bucket."""
         state = await self._bucket.state()
-        message = await self._bucket.find({"seq": state.sequence}) if state.sequence else None
-        try:
-            record = Record.of(message)
-        except InvalidFreshness:
-            record = Record()
+        record = Record()
+        if not state.messages:
+            record = Record(content=Content.NOTHING)
+        else:
+            with suppress(InvalidFreshness):
+                record = Record.of(await self._bucket.find({"seq": state.sequence}))
         return _Stored(Position(state.created, state.sequence), record)
 
-    async def _changed(self, change: CheckedChange, after: Position | None) -> Receipt:
-        async def attempt() -> Receipt:
-            if change.retract or change.is_whole:
-                # Only pairs that are stored are retracted, and counted.
-                content = await self._refresh()
-                stored, (values, gone) = self._stored_as(content), change.differences(content)
-            else:
-                if self._stored is None or after is not None:
-                    self._stored = await retried(self._load, self._wait)
-                stored, values, gone = self._stored, dict(change.bodies), set[Pair]()
-            if after is None and stored.record.is_unfinished and not change.is_whole:
-                raise StoreError(
-                    f"{self.name} must be replaced as a whole, because its last change of more than {MAX_BATCH} "
-                    "books was not finished (publish --replace, or a relay)"
-                )
-            self._require_position(after, stored.position)
-            return await self._send(values, gone, change.freshness_after(stored.record.freshness), stored.position)
+    async def _written(self, writing: _Writing) -> Receipt:
+        """Store a change. After a change by others, its rest is compared again with what is stored."""
+        try:
+            while True:
+                try:
+                    return await self._write_rest(writing)
+                except Conflict:
+                    if writing.after is not None:
+                        raise
+                    if monotonic() > writing.until:
+                        raise self._busy("was not written to") from None
+        except (MarketIndexError, OSError) as error:
+            if not (writing.published or writing.retracted):
+                raise
+            kind = type(error) if isinstance(error, StoreError) else StoreError
+            raise kind(
+                f"{self.name} was written to only in part ({len(writing.published)} books are stored, and "
+                f"{len(writing.retracted)} pairs retracted), and its as_of is not known: "
+                f"{reason_of(error).removeprefix(f'{self.name} was not written to: ')}"
+            ) from None
 
-        return await (attempt() if after is not None else self._without_conflict(attempt))
-
-    def _stored_as(self, content: Version) -> _Stored:
-        """Return the position and the record of the content that was read."""
-        assert content.position is not None  # noqa: S101  # a bucket has positions
-        return _Stored(content.position, self._content.record)
-
-    async def _without_conflict(self, attempt: Callable[[], Awaitable[Receipt]]) -> Receipt:
-        """Return the result of an attempt that no other publisher interferes with."""
-        until = monotonic() + self._wait
+    async def _write_rest(self, writing: _Writing) -> Receipt:
+        """Store what is not stored yet of a change, one batch after the other. Raises `Conflict`."""
+        change, done = writing.change, writing.published | writing.retracted
+        needs_content = change.is_whole or bool(change.retract)
+        if needs_content:
+            content = await self._refresh()
+            assert content.position is not None  # noqa: S101  # a bucket has positions
+            stored, (values, gone) = _Stored(content.position, self._content.record), change.differences(content)
+        else:
+            if self._stored is None or writing.after is not None:
+                self._stored = await self._retried(self._load, self._wait)
+            stored, values, gone = self._stored, dict(change.bodies), set()
+        self._require_position(writing.after, stored.position)
+        rest = [pair for pair in [*values, *gone] if change.is_whole or pair not in done]
         while True:
-            try:
-                return await attempt()
-            except Conflict:
-                if monotonic() > until:
-                    raise self._busy("was not written to") from None
-
-    async def _send(
-        self, values: Mapping[Pair, bytes], gone: Collection[Pair], freshness: Freshness, position: Position
-    ) -> Receipt:
-        """Store a change, if this is the position of the bucket. Raises `Conflict` if it is not."""
-        self._stored = None
-        messages: Messages = [(key_of(pair), b"", dict(DELETION)) for pair in gone]
-        messages += [(key_of(pair), value, {}) for pair, value in values.items()]
-        messages = messages or [(HEARTBEAT_KEY, b"", {})]
-        while len(messages) > MAX_BATCH:
-            unfinished = Record(freshness.without_as_of(), is_unfinished=True, change=uuid4().hex)
-            position = await self._commit(messages[:MAX_BATCH], unfinished, position)
-            messages = messages[MAX_BATCH:]
-        record = Record(freshness, change=uuid4().hex)
-        position = await self._commit(messages, record, position)
-        self._stored = _Stored(position, record)
-        return Receipt(len(values), len(gone), position=position)
+            batch, rest = rest[:MAX_BATCH], rest[MAX_BATCH:]
+            books = [pair for pair in batch if pair in values]
+            deleted = batch[len(books) :]
+            messages: Messages = [(key_of(pair), values[pair], {}) for pair in books]
+            messages += [(key_of(pair), b"", dict(DELETION)) for pair in deleted]
+            record = writing.record_after(stored.record, is_last=not rest)
+            self._stored = None
+            position = await self._commit(messages or [(HEARTBEAT_KEY, b"", {})], record, stored.position)
+            stored = self._stored = _Stored(position, record)
+            if needs_content:
+                self._content.take_over([change.books[pair] for pair in books], deleted, record, position)
+            writing.last = record.change
+            writing.published.update(books)
+            writing.retracted.update(deleted)
+            writing.until = monotonic() + self._wait
+            if not rest:
+                return Receipt(len(writing.published), len(writing.retracted), position=position)
 
     async def _commit(self, messages: Messages, record: Record, position: Position) -> Position:
-        """Store a batch with its record, if this is the position of the bucket. Return the next position.
+        """Store a batch with its record if this is the position of the bucket. Return the next position.
 
         Raises `Conflict`, `UnknownOutcome`, `Unreachable` or `Rejected`.
         """
@@ -192,7 +229,7 @@ class NatsStore(Store):
             raise Conflict(f"{self.name} was not written to: others have changed it")
 
         try:
-            return await retried(attempt, self._wait)
+            return await self._retried(attempt, self._wait)
         except (Unreachable, Rejected) as error:
             if may_be_stored:
                 raise UnknownOutcome(

@@ -1,38 +1,47 @@
-"""Reads a bucket: asks for what follows the last message that was read, and for the whole if that does not fit.
+"""Reads a bucket: asks for what follows the last message that was read, and for all of it if that does not fit.
 
 Theory of operation
 ===================
 
-The servers store the last message of each key. A page without messages after it completes the content of one moment
-between two changes. The pages may come from several servers of a cluster, and some may be behind. So the leader is
-asked for its last sequence before each page, and the last page must reach it: then no page before it is newer.
+A bucket stores the last message of each key. A page without messages after it completes the content of one moment
+between two batches. The pages may come from several servers of a cluster, and some may be behind. So the leader is
+asked for its state before each page, and the last page must reach its sequence: then no page before it is newer.
 
-The content follows from what was read as long as the bucket has the same creation time, the last sequence is not below
-the one that was read, and, if both are equal, there are as many messages as keys were read. Otherwise the bucket was
-created again, rolled back or purged, and all of it is read again. So it is after each connection, because sequences
-repeat after a rollback.
+What was read without a gap is a run. It leads to what is stored now if
 
-The headers of the last message are the record of the last change. If it has none, another program wrote it, and the
-freshness is not known.
+- the connection is the same, because sequences repeat after a rollback,
+- the bucket was not created again, and
+- the last sequence is above the one that was read; or equal, and there are as many messages as keys were read.
+
+Otherwise the bucket was created again, rolled back or purged, and a new run begins: all of it is read again.
+
+The last message has the record of the last batch, with the freshness. See `record`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Collection, Generator, Iterable
 from contextlib import suppress
 from threading import Event
 from time import monotonic
 from typing import Final
 
-from market_index import InvalidFreshness, MarketIndexError, Pair
+from attrs import define, field
+
+from market_index import InvalidFreshness, MarketIndexError, OrderBook, Pair
 from market_index_feeds.errors import FeedError, Unreachable
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.names import shown_name
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.bucket import OPENING_SECONDS, Bucket, Message, State, retried, shown_text
-from market_index_feeds.nats.values import HEARTBEAT_KEY, Record, book_of, pair_of
-from market_index_feeds.source import UNKNOWN, NoVersion, Position, Progress, Source, Version
+from market_index_feeds.nats.bucket import Bucket, Message, State
+from market_index_feeds.nats.connection import shown_text
+from market_index_feeds.nats.record import Content, Record
+from market_index_feeds.nats.values import HEARTBEAT_KEY, book_of, key_of, pair_of
+from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
+
+OPENING_SECONDS: Final = 10.0
+"""How long opening a bucket is retried: servers may have to start, and need about 6 seconds to elect a leader."""
 
 CHECK_SECONDS: Final = 1.0
 """Interval between two comparisons with the bucket if no change wakes the reader."""
@@ -43,24 +52,45 @@ BEHIND_SECONDS: Final = 1.0
 _BEHIND_POLL_SECONDS: Final = 0.005
 
 
+@define(eq=False)
+class _Run:
+    """What was read without a gap: up to `sequence`, messages of `length` bytes under `keys`. `last` is the last one.
+
+    `unapplied` has those that are not in the last version, by key. `is_new`: no version has followed from this run.
+    """
+
+    created: str = ""
+    connection: int = 0
+    sequence: int = 0
+    length: int = 0
+    keys: set[str] = field(factory=set)
+    last: Message | None = None
+    unapplied: dict[str, Message] = field(factory=dict)
+    is_new: bool = True
+
+    def add(self, message: Message) -> None:
+        self.keys.add(message.key)
+        self.unapplied[message.key] = self.last = message
+        self.sequence = message.sequence
+        self.length += len(message.value or b"")
+
+    def is_all_of(self, state: State) -> bool:
+        return state.sequence == self.sequence and state.messages == len(self.keys)
+
+    def leads_to(self, state: State, connection: int) -> bool:
+        is_same = (self.created, self.connection) == (state.created, connection)
+        return is_same and (state.sequence > self.sequence or self.is_all_of(state))
+
+
 class NatsSource(Source):
-    """A bucket. `record` is that of its last change."""
+    """A bucket. `record` is that of its last batch."""
 
     def __init__(self, address: Address) -> None:
         super().__init__(address.shown)
         self.bucket: Bucket = Bucket(address)
         self.record: Record = Record()
-        # What was read last, and the last version that no unfinished change is a part of.
+        self._run = _Run()
         self._found: Version | NoVersion | None = None
-        self._whole: Version | None = None
-        self._connection = 0
-        self._created = ""
-        self._sequence = self._length = 0
-        self._last: Message | None = None
-        # The keys of the last version, and the messages that were read since then, or since the start of the bucket.
-        self._keys: set[str] = set()
-        self._read: dict[str, Message] = {}
-        self._is_from_start = True
         # The pairs and the faults of the keys whose values are invalid.
         self._invalid: dict[str, tuple[Pair, MarketIndexError]] = {}
 
@@ -74,30 +104,39 @@ class NatsSource(Source):
 
         Raises `Unreachable` or `Rejected`. What was read so far is not read again.
         """
-        deadline, is_read = monotonic() + BEHIND_SECONDS, False
-        while not is_read:
+        deadline = monotonic() + BEHIND_SECONDS
+        while True:
             state = await self.bucket.state()
-            if self._connection != self.bucket.connections or not self._leads_to(state):
-                self._connection, self._created = self.bucket.connections, state.created
-                self._sequence, self._length, self._last = 0, 0, None
-                self._read, self._is_from_start = {}, True
+            if not self._run.leads_to(state, self.bucket.connection.count):
+                self._run = _Run(state.created, self.bucket.connection.count)
+            run = self._run
             if not state.messages:
-                self._sequence = state.sequence
-            elif self._sequence < state.sequence and await self._read_page():
+                run.sequence = state.sequence
+            elif run.sequence < state.sequence and await self._read_page():
                 if progress is not None:
-                    progress(min(self._length, state.length), state.length)
+                    progress(min(run.length, state.length), state.length)
                 deadline = monotonic() + BEHIND_SECONDS
                 continue
-            is_read = self._sequence > state.sequence or self._is_same(state)
-            if not is_read:
-                if monotonic() > deadline:
-                    raise Unreachable("the servers do not agree on what is stored")
-                await asyncio.sleep(_BEHIND_POLL_SECONDS)
-                last = await self.bucket.find({"last_by_subj": self.bucket.subject(">")})
-                if last is not None and last.sequence == self._sequence:
-                    # Nothing is behind: the last message was purged.
-                    self._sequence = state.sequence
-        return self._apply()
+            if run.sequence > state.sequence or run.is_all_of(state):
+                return self._apply()
+            if monotonic() > deadline:
+                raise Unreachable("the servers do not agree on what is stored")
+            await asyncio.sleep(_BEHIND_POLL_SECONDS)
+            last = await self.bucket.find({"last_by_subj": self.bucket.subject(">")})
+            if last is not None and last.sequence == run.sequence:
+                # Nothing is behind: the last message was purged.
+                run.sequence = state.sequence
+
+    def take_over(
+        self, books: Collection[OrderBook], gone: Collection[Pair], record: Record, position: Position
+    ) -> None:
+        """Change `content` as a batch did that this process has stored, after the content that was read."""
+        keys = {key_of(pair) for pair in [*[book.pair for book in books], *gone]} or {HEARTBEAT_KEY}
+        self._run.keys |= keys
+        self._run.sequence = position.number
+        for key in keys:
+            self._invalid.pop(key, None)
+        self._derive(books, gone, record)
 
     async def _versions(self, progress: Progress | None) -> AsyncGenerator[Version | NoVersion, None]:
         has_changed = asyncio.Event()
@@ -105,52 +144,31 @@ class NatsSource(Source):
         self.bucket.on_change = has_changed.set
         try:
             while True:
-                yield await self._wait_and_read(has_changed, progress)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(has_changed.wait(), CHECK_SECONDS)
+                has_changed.clear()
+                if self._found is None:
+                    yield await self.bucket.connection.retried(lambda: self.refresh(progress), OPENING_SECONDS)
+                else:
+                    yield await self.refresh()
         finally:
-            await self.bucket.close()
-
-    async def _wait_and_read(self, has_changed: asyncio.Event, progress: Progress | None) -> Version | NoVersion:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(has_changed.wait(), CHECK_SECONDS)
-        has_changed.clear()
-        if self.last is None:
-            found = await retried(lambda: self.refresh(progress), OPENING_SECONDS)
-        else:
-            found = await self.refresh()
-        if isinstance(found, NoVersion):
-            self._whole = None
-            return found
-        if not self.record.is_unfinished:
-            self._whole = found
-        return self._whole or NoVersion("contains no whole change: its last one is not finished")
+            await self.bucket.connection.close()
 
     async def _read_page(self) -> int:
         """Read the messages after the last one. Return how many follow them."""
-        messages, pending = await self.bucket.read_page(self._sequence)
+        messages, following = await self.bucket.read_page(self._run.sequence)
         for message in messages:
-            self._read[message.key] = self._last = message
-            self._sequence = message.sequence
-        self._length += sum(len(message.value or b"") for message in messages)
-        return pending
-
-    def _leads_to(self, state: State) -> bool:
-        """Whether what was read is the first part of what is stored now."""
-        return state.created == self._created and (state.sequence > self._sequence or self._is_same(state))
-
-    def _is_same(self, state: State) -> bool:
-        """Whether what was read is all that is stored now."""
-        keys = self._read.keys() if self._is_from_start else self._keys | self._read.keys()
-        return state.sequence == self._sequence and state.messages == len(keys)
+            self._run.add(message)
+        return following
 
     def _apply(self) -> Version | NoVersion:
         """Return the version that follows from the messages that were read."""
-        if self._found is not None and not self._read and not self._is_from_start:
+        run, books, gone = self._run, list[OrderBook](), list[Pair]()
+        if self._found is not None and not run.unapplied and not run.is_new:
             return self._found
-        if self._is_from_start:
-            self._keys, self._invalid = set(), {}
-        books, gone = [], list[Pair]()
-        for key, message in self._read.items():
-            self._keys.add(key)
+        if run.is_new:
+            self._invalid = {}
+        for key, message in run.unapplied.items():
             self._invalid.pop(key, None)
             if message.value is None:
                 gone += [pair for pair in [pair_of(key)] if pair is not None]
@@ -162,27 +180,33 @@ class NatsSource(Source):
                         self._invalid[key] = pair, error
                     else:
                         self.reject(f"value {shown_text(key)}", error)  # it is only counted
+        return self._derive(books, gone, self._last_record())
+
+    def _derive(self, books: Iterable[OrderBook], gone: Iterable[Pair], record: Record) -> Version | NoVersion:
+        run, self.record = self._run, record
         self.reject_new({f"value {shown_text(key)}": error for key, (_, error) in self._invalid.items()})
-        self.record = self._last_record()
         self._found = self.derive(
             books,
             gone,
             invalid={pair for pair, _ in self._invalid.values()},
-            is_whole=self._is_from_start,
-            freshness=UNKNOWN if self.record.is_unfinished else self.record.freshness,
-            position=Position(self._created, self._sequence),
+            is_whole=run.is_new,
+            freshness=record.freshness,
+            position=Position(run.created, run.sequence),
         )
-        self._read, self._is_from_start = {}, False
+        if record.content is Content.FIRST:
+            self._found = NoVersion("contains no whole change: its first one is not finished")
+        run.unapplied, run.is_new = {}, False
         return self._found
 
     def _last_record(self) -> Record:
         """Return the record of the last message; nothing is known if that was purged, or is invalid."""
-        if self._last is None or self._last.sequence != self._sequence:
-            return Record()
+        run = self._run
+        if not run.keys:
+            return Record(content=Content.NOTHING)
         try:
-            return Record.of(self._last)
+            return Record.of(run.last if run.last is not None and run.last.sequence == run.sequence else None)
         except InvalidFreshness as error:
-            self.reject(f"record {self._sequence}", error)
+            self.reject(f"record {run.sequence}", error)
             return Record()
 
 

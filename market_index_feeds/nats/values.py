@@ -1,16 +1,11 @@
-"""Keys, values and headers of a bucket: the book of a pair under its key, and the record of a change in headers."""
+"""Keys and values of a bucket: the book of a pair is stored under its key."""
 
 from __future__ import annotations
 
 import zlib
 from typing import Final
 
-from attrs import frozen
-
-from market_index import Freshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair, wire
-from market_index.wire import freshness_from_json, freshness_to_json
-from market_index_feeds.nats.bucket import Message
-from market_index_feeds.source import UNKNOWN
+from market_index import InvalidOrderBook, MarketIndexError, OrderBook, Pair, wire
 
 try:  # three times as fast
     from isal import isal_zlib
@@ -25,39 +20,10 @@ HEARTBEAT_KEY: Final = "_heartbeat"
 DELETION: Final = {"KV-Operation": "DEL"}
 """The headers of a message that deletes its key."""
 
-_FRESHNESS_HEADER: Final = "Market-Index-Freshness"
-_CHANGE_HEADER: Final = "Market-Index-Change"
-_UNFINISHED_HEADER: Final = "Market-Index-Unfinished"
-
 # Level 1: identifiers are random digits, so that higher levels take up to three times as long to save 5 %.
 _LEVEL: Final = 1
 _WORTH_COMPRESSING: Final = 256
 _DEFLATED: Final = b"\x78"  # the first byte of deflated data, and of no JSON
-
-
-@frozen
-class Record:
-    """What the headers of the last message of each batch say: the freshness of all books, and a random id of the batch.
-
-    `is_unfinished`: more batches of the same change follow. Until then, the bucket contains a mixture.
-    """
-
-    freshness: Freshness = UNKNOWN
-    is_unfinished: bool = False
-    change: str = ""
-
-    def headers(self) -> dict[str, str]:
-        """Return the headers."""
-        freshness = {_FRESHNESS_HEADER: freshness_to_json(self.freshness).decode(), _CHANGE_HEADER: self.change}
-        return freshness | ({_UNFINISHED_HEADER: "1"} if self.is_unfinished else {})
-
-    @classmethod
-    def of(cls, message: Message | None) -> Record:
-        """Return the record of a message; nothing is known if another program wrote it. Raises `InvalidFreshness`."""
-        headers = {} if message is None else message.headers
-        text = headers.get(_FRESHNESS_HEADER)
-        freshness = UNKNOWN if text is None else freshness_from_json(text.encode(errors="replace"))
-        return cls(freshness, _UNFINISHED_HEADER in headers, headers.get(_CHANGE_HEADER, ""))
 
 
 def key_of(pair: Pair) -> str:

@@ -36,7 +36,6 @@ from market_index_feeds import (
     StoreBusy,
     StoreError,
     UnknownOutcome,
-    mirror,
     open_feed,
     open_store,
 )
@@ -66,7 +65,7 @@ def one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that is tried again raises `TypeError`."""
-    monkeypatch.setattr("market_index_feeds.nats.bucket.next_backoff", None)
+    monkeypatch.setattr("market_index_feeds.nats.connection.next_backoff", None)
 
 
 @pytest.fixture
@@ -103,14 +102,14 @@ class TestUrls:
             ("nats://h", "a bucket must follow the servers"),
             ("nats://h/a.b", "got 'a.b'"),
             ("nats://h,/b", "a server must be a host such as 127.0.0.1:4222, got ''"),
-            ("nats://h:0/b", "a port must be a number from 1 to 65535, got '0'"),
-            ("nats://h:²/b", "a port must be a number from 1 to 65535, got '²'"),
+            ("nats://h:0/b", "a server must be a host such as 127.0.0.1:4222, got 'h:0'"),
+            ("nats://h:²/b", "a server must be a host such as 127.0.0.1:4222, got 'h:²'"),
             ("nats://[::1/b", "must be a URL"),
             ("nats://h/b#c", "the URL must not have a fragment: '#c'"),
             ("nats://me:s3/cret@h/b", "%2F %3F %23 %40"),
             ("nats://me:s3?cret@h/b", "%2F %3F %23 %40"),
             ("nats://me:s3#cret@h/b", "%2F %3F %23 %40"),
-            ("nats://me:s3cret@h:s3cret/b", "a port must be"),
+            ("nats://me:s3cret@h:s3cret/b", "a server must be"),
             (" nats://me:s3cret@h/b", "nats or tls, got ' nats'"),
             ("nats://h/b?password=s3cret", "the only option is creds, got 'password'"),
         ],
@@ -120,7 +119,7 @@ class TestUrls:
             with pytest.raises(kind, match=re.escape(reason)) as raised:
                 work(url)
             assert "me:" not in str(raised.value)
-            assert reason == "a port must be" or "cret" not in str(raised.value)
+            assert reason == "a server must be" or "cret" not in str(raised.value)
 
 
 class TestValues:
@@ -418,80 +417,55 @@ class TestChanges:
                 eventually(partial(shows, live, spot))
 
     def test_values_of_other_programs(self, bucket: str, nats_server: nats.Server, live: LiveIndex):
-        """They make the as_of unknown until the next change; a key of no pair is only counted."""
+        """They make the as_of unknown until the bucket is replaced; a key of no pair is only counted."""
         name = nats.name_of(bucket)
         with open_store(bucket) as store, open_feed(bucket) as feed:
             store.update([book(1, 1)], freshness=Freshness("slot 1"))
             feed.start(live)
             nats.put(nats_server, name, values.key_of(pair(2)), wire.order_book_to_json(book(2, 5)))
             eventually(lambda: spots(live) == {1: "1", 2: "5"} and live.current.as_of is None)
-            store.update([book(1, 2)])
+            store.update([book(1, 2)], freshness=Freshness("slot 2"))
             eventually(lambda: spots(live)[1] == "2")
             assert live.current.as_of is None
-            store.update([], freshness=Freshness("slot 2"))
+            store.update([], freshness=Freshness("slot 2"), after=store.read().position)
             eventually(lambda: live.current.as_of == "slot 2")
             nats.put(nats_server, name, "nonsense", b"nonsense")
             nats.put(nats_server, name, values.HEARTBEAT_KEY, b"", {"Market-Index-Freshness": "nonsense"})
             eventually(lambda: feed.rejected == 2 and live.current.as_of is None)
             assert not feed.current_rejections
-            store.update([], freshness=Freshness("slot 3"))
+            store.replace([book(1, 2), book(2, 5)], Freshness("slot 3"))
             eventually(lambda: live.current.as_of == "slot 3")
-            # `nats kv purge` deletes a key, too.
-            nats.put(nats_server, name, values.key_of(pair(2)), b"", {"KV-Operation": "PURGE"})
-            eventually(lambda: spots(live) == {1: "2"})
 
-    def test_an_unfinished_change_is_not_shown_until_the_bucket_is_replaced(
-        self, bucket: str, nats_server: nats.Server, live: LiveIndex, tmp_path: Path
-    ):
-        with open_store(bucket) as store, open_feed(bucket) as feed, open_feed(bucket) as late:
-            store.update([book(1, 1)], freshness=Freshness("slot 1"))
-            feed.start(live)
-            shown = live.current
-            unfinished = {"Market-Index-Unfinished": "1", "Market-Index-Freshness": '{"as_of":"slot 2"}'}
-            changed = wire.order_book_to_json(book(1, 5))
-            nats.put(nats_server, nats.name_of(bucket), values.key_of(pair(1)), changed, unfinished)
-            mixture = store.read()
-            assert mixture.position is not None
-            assert (set(mixture.invalid), mixture.index.as_of) == ({None}, None)
-            late.start(LiveIndex())
-            assert late.problem == "contains no whole change: its last one is not finished"
-            with pytest.raises(StoreError, match="must be replaced as a whole"):
-                store.publish(book(2, 1))
-            assert live.current is shown
-            with open_store(tmp_path / "market.db") as source:
-                source.replace([book(1, 6), book(2, 6)], Freshness("slot 3"))
-            copied = Event()
-            mirror(
-                open_feed(tmp_path / "market.db"),
-                lambda: open_store(bucket),
-                copied,
-                on_written=lambda *_: copied.set(),
-            )
-            eventually(lambda: spots(live) == {1: "6", 2: "6"} and live.current.as_of == "slot 3")
-            eventually(lambda: late.problem is None)
-            nats.delete(nats_server, nats.name_of(bucket))
-            open_store(bucket).close()
-            eventually(lambda: feed.problem == "contains no order book")
-            nats.put(nats_server, nats.name_of(bucket), values.key_of(pair(1)), changed, unfinished)
-            eventually(lambda: feed.problem == "contains no whole change: its last one is not finished")
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"KV-Operation": "PURGE"},
+            {"KV-Operation": "DEL"},
+            {"kv-operation": "DEL"},
+            {"Nats-Marker-Reason": "MaxAge"},
+        ],
+    )
+    def test_deletions_of_other_programs(self, bucket: str, nats_server: nats.Server, headers: dict[str, str]):
+        with open_store(bucket) as store, open_store(bucket) as reading:
+            store.publish(book(1, 1), book(2, 1))
+            assert spots(reading.read().index) == {1: "1", 2: "1"}
+            nats.put(nats_server, nats.name_of(bucket), values.key_of(pair(2)), b"", headers)
+            assert spots(reading.read().index) == spots(open_feed(bucket).read()) == {1: "1"}
+            assert store.retract(pair(2)).retracted == 0
 
-    def test_thousands_of_books_are_one_version(self, bucket: str):
-        seen, stop = list[int](), Event()
+    def test_a_value_that_expires_is_retracted(self, bucket: str, nats_server: nats.Server, live: LiveIndex):
+        """The servers write a marker, which has no `KV-Operation`."""
+        name, day = nats.name_of(bucket), 86_400_000_000_000
         with open_store(bucket) as store, open_feed(bucket) as feed:
-            store.publish(book(1, 1))
-            following = in_thread(lambda: seen.extend(len(version.index) for version in feed.versions(stop)))
-            eventually(lambda: seen)
-            assert store.replace(map(book, range(2500), [1] * 2500)).published == 2499
-            assert store.update(map(book, range(999), [2] * 999), map(pair, range(1000, 3000))).retracted == 1500
-            assert spots(store.read().index) == dict.fromkeys(range(999), "2") | {999: "1"}
-            loaded = list[tuple[int, int]]()
-            open_feed(bucket).read(lambda done, total: loaded.append((done, total)))
-            assert all(0 < done <= total for done, total in loaded)
-            assert loaded
-            eventually(lambda: seen[-1] == 1000)
-            stop.set()
-            following.join(DEADLINE_SECONDS)
-        assert set(seen) <= {1, 2500, 1000}
+            store.update([book(1, 1)], freshness=Freshness("slot 1"))
+            nats.edit(nats_server, name, allow_msg_ttl=True, subject_delete_marker_ttl=day)
+            feed.start(live)
+            text = wire.order_book_to_json(book(2, 5))
+            nats.put(nats_server, name, values.key_of(pair(2)), text, {"Nats-TTL": "1s"})
+            eventually(lambda: spots(live) == {1: "1", 2: "5"})
+            eventually(lambda: spots(live) == {1: "1"})
+            assert live.current.as_of is None
+            assert not feed.current_rejections
 
     @pytest.mark.usefixtures("no_retries")
     def test_books_and_buckets_that_are_too_large(self, bucket: str, nats_server: nats.Server):
@@ -579,9 +553,9 @@ class TestLostReplies:
             pytest.MonkeyPatch.context() as patches,
         ):
             before = store.publish(book(1, 1)).position.number
-            patches.setattr("market_index_feeds.nats.bucket.REQUEST_SECONDS", 0.3)
+            patches.setattr("market_index_feeds.nats.connection.REQUEST_SECONDS", 0.3)
             # Otherwise a store that was idle for a second asks first, and only that answer would be lost.
-            patches.setattr("market_index_feeds.nats.bucket.IDLE_SECONDS", DEADLINE_SECONDS)
+            patches.setattr("market_index_feeds.nats.connection.IDLE_SECONDS", DEADLINE_SECONDS)
             is_up.clear()
 
             def repair() -> None:

@@ -1,0 +1,573 @@
+"""Changes of a bucket that exceed one atomic batch: several versions, each of whole books; nobody is locked out."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import Freshness, OrderBook, wire
+from market_index_feeds import (
+    Conflict,
+    FeedError,
+    Receipt,
+    Store,
+    StoreError,
+    UnknownOutcome,
+    mirror,
+    open_feed,
+    open_store,
+)
+from market_index_feeds.nats.bucket import Bucket
+from market_index_feeds.nats.publishing import NatsStore, open_nats_store
+from market_index_feeds.nats.record import Content, Record
+from market_index_feeds.nats.values import key_of
+from tests import links, nats
+from tests.feeds.contract.medium import Reader
+from tests.feeds.made_up import book, pair, spots
+from tests.waiting import DEADLINE_SECONDS, in_thread
+
+BATCH = 3
+"""How many messages a batch has in these tests, unless they use the limit of the servers."""
+
+SIZE = 8
+"""The books of a change of three batches."""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches are small, and readers soon notice what no publisher announces."""
+    monkeypatch.setattr("market_index_feeds.nats.publishing.MAX_BATCH", BATCH)
+    monkeypatch.setattr("market_index_feeds.nats.reading.CHECK_SECONDS", 0.05)
+
+
+def books(spot: int, size: int = SIZE) -> list[OrderBook]:
+    return [book(number, spot) for number in range(size)]
+
+
+def contents(spot: int, size: int = SIZE) -> dict[int, str | None]:
+    return dict.fromkeys(range(size), str(spot))
+
+
+class Killed(BaseException):
+    """Ends a publisher between two batches, as `kill -9` does."""
+
+
+def before_batches(store: Store, works: Mapping[int, Callable[[], object]]) -> None:
+    """Call a function before the batch of a number, from 1, of the next change of a store."""
+    assert isinstance(store, NatsStore)
+    bucket: Any = store._bucket
+    commit, number = bucket.commit, 0
+
+    async def observed(*arguments: Any) -> int:
+        nonlocal number
+        number += 1
+        works.get(number, lambda: None)()
+        return int(await commit(*arguments))
+
+    bucket.commit = observed
+
+
+def kill() -> None:
+    raise Killed
+
+
+def set_wait(store: NatsStore, seconds: float) -> None:
+    """Change how long the next batches of a store are retried: on a busy machine, the others take longer."""
+    store._wait = seconds
+
+
+CHANGES = {
+    "publish": lambda store, spot: store.publish(*books(spot)),
+    "update": lambda store, spot: store.update(books(spot), freshness=Freshness(f"slot {spot}")),
+    "update after": lambda store, spot: store.update(
+        books(spot), freshness=Freshness(f"slot {spot}"), after=store.read().position
+    ),
+    "replace": lambda store, spot: store.replace(books(spot), Freshness(f"slot {spot}")),
+}
+"""Changes of three batches."""
+
+all_changes = pytest.mark.parametrize("change", list(CHANGES.values()), ids=list(CHANGES))
+
+
+class TestVersions:
+    @pytest.mark.decision(37)
+    @all_changes
+    def test_each_batch_is_a_version_whose_as_of_is_unknown_until_the_last_one(
+        self, bucket: str, change: Callable[[Store, int], Receipt]
+    ):
+        with open_nats_store(bucket) as store, Reader(open_feed(bucket)) as reader:
+            store.replace(books(1), Freshness("slot 1"))
+            reader.until(lambda version: version.index.as_of == "slot 1")
+
+            def expects(changed: int) -> Callable[[], object]:
+                expected = contents(1) | contents(2, changed)
+                return lambda: reader.until(
+                    lambda version: (spots(version.index), version.index.as_of) == (expected, None)
+                )
+
+            before_batches(store, {2: expects(3), 3: expects(6)})
+            receipt = change(store, 2)
+            assert (receipt.published, receipt.retracted) == (SIZE, 0)
+            as_of = "slot 1" if change is CHANGES["publish"] else "slot 2"
+            reader.until(lambda version: version.position == receipt.position)
+            assert (spots(reader.versions[-1].index), reader.versions[-1].index.as_of) == (contents(2), as_of)
+            assert [version.index.as_of for version in reader.versions] == ["slot 1", None, None, as_of]
+
+    def test_books_are_written_first_and_pairs_retracted_last(self, bucket: str):
+        with open_nats_store(bucket) as store, Reader(open_feed(bucket)) as reader:
+            store.replace(books(1, 4), Freshness("slot 1"))
+            reader.until(lambda version: version.index.as_of == "slot 1")
+            sizes = list[int]()
+            observe = {n: lambda: sizes.append(len(open_feed(bucket).read())) for n in (2, 3)}
+            before_batches(store, observe)
+            receipt = store.replace([book(number, 2) for number in range(4, 9)], Freshness("slot 2"))
+            assert (receipt.published, receipt.retracted, sizes) == (5, 4, [7, 8])
+            reader.until(lambda version: len(version.index) == 5)
+
+    def test_the_servers_accept_a_change_of_thousands(self, bucket: str, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr("market_index_feeds.nats.publishing.MAX_BATCH", 1000)
+        with open_store(bucket) as store, Reader(open_feed(bucket)) as reader:
+            store.publish(book(1, 1))
+            assert store.replace(books(1, 2500), Freshness("slot 1")).published == 2499
+            assert store.update(books(2, 999), map(pair, range(1000, 3000))).retracted == 1500
+            expected = contents(2, 999) | {999: "1"}
+            assert spots(store.read().index) == expected
+            loaded = list[tuple[int, int]]()
+            open_feed(bucket).read(lambda done, total: loaded.append((done, total)))
+            assert loaded
+            assert all(0 < done <= total for done, total in loaded)
+            reader.until(lambda version: (spots(version.index), version.index.as_of) == (expected, "slot 1"))
+
+    def test_a_first_change_that_is_not_finished_is_no_version(self, bucket: str):
+        def check() -> None:
+            with pytest.raises(FeedError, match="contains no whole change: its first one is not finished"):
+                open_feed(bucket).read()
+
+        with open_nats_store(bucket) as store:
+            before_batches(store, {2: check, 3: check})
+            store.update(books(1), freshness=Freshness("slot 1"))
+        assert outcome(bucket) == (contents(1), "slot 1")
+
+    @all_changes
+    def test_a_store_reads_nothing_of_its_own_changes(
+        self, bucket: str, change: Callable[[Store, int], Receipt], monkeypatch: pytest.MonkeyPatch
+    ):
+        read = list[int]()
+        page = Bucket.read_page
+
+        async def observed(self: Bucket, after: int) -> Any:
+            found = await page(self, after)
+            read.extend(message.sequence for message in found[0])
+            return found
+
+        monkeypatch.setattr(Bucket, "read_page", observed)
+        with open_store(bucket) as store:
+            store.replace(books(1), Freshness("slot 1"))
+            change(store, 2)
+            written = [change(store, 3).position.number] if change is CHANGES["replace"] else []
+            store.retract(pair(0))
+            own = read.copy()
+            content, late = store.read(), open_feed(bucket)
+            assert late.read() == content.index
+            assert late.version is not None
+            assert (late.version.index.freshness, late.version.position) == (content.index.freshness, content.position)
+        if written:
+            assert own == []
+
+    def test_an_invalid_value_that_is_replaced_is_valid(self, bucket: str, nats_server: nats.Server):
+        with open_store(bucket) as store:
+            store.replace(books(1), Freshness("slot 1"))
+            for number in (0, 1, 20):
+                nats.put(nats_server, nats.name_of(bucket), key_of(pair(number)), b"damaged")
+            assert store.read().invalid == {pair(0), pair(1), pair(20)}
+            assert store.replace(books(1)[1:], Freshness("slot 2")).retracted == 2
+            version = store.read()
+            assert (spots(version.index), version.index.as_of, version.invalid) == (
+                dict.fromkeys(range(1, SIZE), "1"),
+                "slot 2",
+                frozenset(),
+            )
+
+
+def outcome(bucket: str) -> tuple[dict[int, str | None], str | None]:
+    """Return what a new reader finds: the spot prices and the as_of."""
+    index = open_feed(bucket).read()
+    return spots(index), index.as_of
+
+
+class TestUnfinished:
+    @all_changes
+    @pytest.mark.parametrize("number", [2, 3])
+    @pytest.mark.parametrize("is_first", [False, True])
+    def test_a_publisher_that_is_killed_locks_nobody_out(
+        self, bucket: str, change: Callable[[Store, int], Receipt], number: int, is_first: bool, tmp_path: Path
+    ):
+        stored = contents(2, (number - 1) * BATCH)
+        with open_nats_store(bucket) as store, Reader(open_feed(bucket)) as reader:
+            if not is_first:
+                store.replace(books(1), Freshness("slot 1"))
+                reader.until(lambda version: version.index.as_of == "slot 1")
+                stored = contents(1) | stored
+            before_batches(store, {number: kill})
+            with suppress(Killed):
+                change(store, 2)
+            if not is_first:
+                assert outcome(bucket) == (stored, None)
+            with open_store(bucket) as other:
+                # A blind change is stored, and its as_of is not believed, also not that of many books.
+                other.update([book(9, 3)], freshness=Freshness("slot 3"))
+                assert outcome(bucket) == (stored | {9: "3"}, None)
+                other.update(books(3), [pair(9)], freshness=Freshness("slot 3"))
+                assert outcome(bucket) == (contents(3), None)
+                other.publish(book(0, 4))
+            with open_store(tmp_path / "market.db") as source:
+                source.replace(books(5), Freshness("slot 5"))
+            copied = Event()
+            mirror(
+                open_feed(tmp_path / "market.db"),
+                lambda: open_store(bucket),
+                copied,
+                on_written=lambda *_: copied.set(),
+            )
+            assert outcome(bucket) == (contents(5), "slot 5")
+            with open_store(bucket) as other:
+                other.update([book(0, 6)], freshness=Freshness("slot 6"))
+            reader.until(lambda version: version.index.as_of == "slot 6")
+
+    def test_a_replacement_repairs_what_a_killed_one_left(self, bucket: str):
+        with open_nats_store(bucket) as store:
+            store.replace(books(1), Freshness("slot 1"))
+            before_batches(store, {2: kill})
+            with suppress(Killed):
+                store.replace(books(2), Freshness("slot 2"))
+        with open_store(bucket) as other:
+            receipt = other.replace(books(3, 4), Freshness("slot 3"))
+            assert (receipt.published, receipt.retracted) == (4, 4)
+        assert outcome(bucket) == (contents(3, 4), "slot 3")
+
+    @pytest.mark.parametrize("is_first", [False, True])
+    @all_changes
+    def test_a_bucket_that_is_full_in_the_second_batch(
+        self, bucket: str, nats_server: nats.Server, change: Callable[[Store, int], Receipt], is_first: bool
+    ):
+        name = nats.name_of(bucket)
+
+        def fill() -> None:
+            length = nats.request(nats_server, f"STREAM.INFO.KV_{name}")["state"]["bytes"]
+            nats.edit(nats_server, name, max_bytes=length + 10)
+
+        with open_nats_store(bucket) as store:
+            if not is_first:
+                store.replace([book(0, 1)], Freshness("slot 1"))
+            before_batches(store, {2: lambda: in_thread(fill).join(DEADLINE_SECONDS)})
+            with pytest.raises(StoreError) as raised:
+                change(store, 2)
+            assert type(raised.value) is StoreError
+            assert str(raised.value) == (
+                f"{bucket} was written to only in part (3 books are stored, and 0 pairs retracted), "
+                "and its as_of is not known: maximum bytes exceeded"
+            )
+            if is_first:
+                with pytest.raises(FeedError, match="its first one is not finished"):
+                    open_feed(bucket).read()
+            else:
+                assert outcome(bucket) == (contents(2, 3), None)
+            nats.edit(nats_server, name, max_bytes=-1)
+            with open_store(bucket) as other:
+                assert other.retract(pair(1)).retracted == 1
+            assert outcome(bucket) == ({0: "2", 2: "2"}, None)
+            store.replace(books(3), Freshness("slot 3"))
+            assert outcome(bucket) == (contents(3), "slot 3")
+
+    @all_changes
+    def test_a_link_that_is_down_during_a_change(
+        self, bucket: str, nats_server: nats.Server, change: Callable[[Store, int], Receipt]
+    ):
+        """It is down before the second batch, until the publisher has noticed it."""
+        with broken_link(nats_server) as (url, is_up, has_lost):
+            with open_nats_store(f"{url}/{nats.name_of(bucket)}", wait=DEADLINE_SECONDS) as store:
+                store.replace(books(1), Freshness("slot 1"))
+
+                def repair() -> None:
+                    assert has_lost.wait(DEADLINE_SECONDS)
+                    is_up.set()
+
+                before_batches(store, {2: is_up.clear})
+                repairing = in_thread(repair)
+                change(store, 2)
+                repairing.join()
+            as_of = "slot 1" if change is CHANGES["publish"] else "slot 2"
+            assert outcome(bucket) == (contents(2), as_of)
+
+    @all_changes
+    def test_a_link_that_stays_down_during_a_change(
+        self, bucket: str, nats_server: nats.Server, change: Callable[[Store, int], Receipt]
+    ):
+        with broken_link(nats_server) as (url, is_up, _):
+            with open_nats_store(f"{url}/{nats.name_of(bucket)}", wait=DEADLINE_SECONDS) as store:
+                store.replace(books(1), Freshness("slot 1"))
+                before_batches(store, {1: lambda: set_wait(store, 0.5), 2: is_up.clear})
+                expected = (
+                    r"written to only in part \(3 books are stored, and 0 pairs retracted\), and its as_of is not"
+                )
+                with pytest.raises((UnknownOutcome, StoreError), match=expected):
+                    change(store, 2)
+                is_up.set()
+                set_wait(store, DEADLINE_SECONDS)
+                assert outcome(bucket)[1] is None
+                with open_store(bucket) as other:
+                    other.publish(book(9, 3))
+                CHANGES["replace"](store, 4)
+            assert outcome(bucket) == (contents(4), "slot 4")
+
+
+@contextmanager
+def broken_link(server: nats.Server) -> Iterator[tuple[str, Event, Event]]:
+    """A server behind a link that loses each request, and the connection, while the first event is not set.
+
+    The second event is set when a request was lost.
+    """
+    is_up, has_lost = Event(), Event()
+    is_up.set()
+
+    def there(_: bytes) -> None:
+        if not is_up.is_set():
+            has_lost.set()
+            raise OSError
+
+    with links.linked(server.port, there, lambda _: None) as port:
+        yield f"nats://127.0.0.1:{port}", is_up, has_lost
+
+
+class TestOtherPublishers:
+    @all_changes
+    def test_a_publisher_of_one_book_beside_a_change_of_many(
+        self, bucket: str, change: Callable[[Store, int], Receipt]
+    ):
+        """Both succeed, except a change that is only valid after the content that was read."""
+        with open_nats_store(bucket) as store, open_store(bucket) as other:
+            store.replace(books(1), Freshness("slot 1"))
+
+            def publish(number: int) -> Callable[[], object]:
+                return lambda: other.update([book(number, 9)], freshness=Freshness("slot 9"))
+
+            before_batches(store, {2: publish(0), 4: publish(20), 6: publish(21)})
+            if change is CHANGES["update after"]:
+                with pytest.raises(Conflict, match=r"only in part \(3 books are stored.*: others have changed it"):
+                    change(store, 2)
+                assert outcome(bucket) == (contents(1) | contents(2, 3) | {0: "9"}, None)
+                return
+            receipt = change(store, 2)
+            found, as_of = outcome(bucket)
+            if change is CHANGES["replace"]:
+                # The other one comes last: a replacement undoes only what was stored before its last comparison.
+                assert (found, as_of) == (contents(2), "slot 2")
+                assert receipt.retracted == 2
+            else:
+                as_ofs = {CHANGES["publish"]: "slot 1", CHANGES["update"]: "slot 2"}
+                assert found == contents(2) | {0: "9", 20: "9"}
+                assert as_of == as_ofs[change]
+                assert receipt.published == SIZE
+
+    def test_a_retraction_of_many_beside_a_publisher_of_one_book(self, bucket: str):
+        with open_nats_store(bucket) as store, open_store(bucket) as other:
+            store.replace(books(1), Freshness("slot 1"))
+
+            def retract_one() -> None:
+                numbers.append(min(outcome(bucket)[0]))
+                assert other.retract(pair(numbers[0])).retracted == 1
+
+            def publish_one() -> None:
+                numbers.append(min(contents(1).keys() - outcome(bucket)[0].keys() - {numbers[0]}))
+                other.publish(book(numbers[1], 9))
+
+            numbers = list[int]()
+            before_batches(store, {2: retract_one, 4: publish_one})
+            receipt = store.update([], map(pair, range(SIZE)), Freshness("slot 2"))
+            assert receipt.retracted == SIZE - 1
+            assert outcome(bucket) == ({numbers[1]: "9"}, "slot 2")
+
+    @all_changes
+    def test_a_write_by_another_program_ends_the_as_of_until_a_replacement(
+        self, bucket: str, nats_server: nats.Server, change: Callable[[Store, int], Receipt]
+    ):
+        """It comes between two batches. Otherwise a mixture would be served under a later as_of."""
+
+        def write() -> None:
+            in_thread(
+                lambda: nats.put(
+                    nats_server, nats.name_of(bucket), key_of(pair(30)), wire.order_book_to_json(book(30, 7))
+                )
+            ).join(DEADLINE_SECONDS)
+
+        with open_nats_store(bucket) as store, open_store(bucket) as other:
+            store.replace(books(1), Freshness("slot 1"))
+            before_batches(store, {2: write})
+            with suppress(Conflict):
+                change(store, 2)
+            if change is CHANGES["replace"]:
+                assert outcome(bucket) == (contents(2), "slot 2")
+                return
+            found, as_of = outcome(bucket)
+            assert (found[30], as_of) == ("7", None)
+            other.update([book(0, 3)], freshness=Freshness("slot 3"))
+            assert outcome(bucket)[1] is None
+            other.update([book(0, 4)], freshness=Freshness("slot 4"), after=other.read().position)
+            assert outcome(bucket)[1] == "slot 4"
+
+    def test_a_second_change_of_many_books_ends_the_as_of_until_a_replacement(self, bucket: str):
+        with open_nats_store(bucket) as store, open_nats_store(bucket) as other:
+            store.replace(books(1), Freshness("slot 1"))
+            before_batches(other, {2: kill})
+
+            def be_killed() -> None:
+                with suppress(Killed):
+                    other.update([book(number, 9) for number in range(20, 28)], freshness=Freshness("slot 9"))
+
+            before_batches(store, {2: be_killed})
+            store.update(books(2), freshness=Freshness("slot 2"))
+            assert outcome(bucket) == (contents(2) | dict.fromkeys(range(20, 23), "9"), None)
+            store.replace(books(3), Freshness("slot 3"))
+            assert outcome(bucket) == (contents(3), "slot 3")
+
+
+class TestRecords:
+    """Records alone, against a model that remembers each reason why the content is not known."""
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["blind", "replace", "foreign"]),
+                st.sampled_from(["a", "b", "c"]),
+                st.booleans(),
+            ),
+            max_size=12,
+        )
+    )
+    def test_an_as_of_is_stated_only_for_a_content_that_is_known(self, steps: list[tuple[str, str, bool]]):
+        record, reasons, has_version = Record(content=Content.NOTHING), set[str](), False
+        last: dict[str, str] = {}
+        for number, (kind, change, is_last) in enumerate(steps):
+            if kind == "foreign":
+                record, has_version = Record(), True
+                reasons.add("foreign")
+                continue
+            if kind == "replace" and is_last:
+                reasons.clear()
+            reasons.discard(change) if is_last else reasons.add(change)
+            has_version = has_version or is_last
+            batch, previous, knows_content = f"{change}{number}", last.pop(change, ""), kind == "replace"
+            record = record.next(batch, Freshness("slot 1"), previous, is_last=is_last, knows_content=knows_content)
+            if not is_last:
+                last[change] = batch
+            assert record.freshness.as_of is None or not reasons
+            assert (record.freshness.as_of is not None) == (record.content is Content.WHOLE)
+            assert (record.content is Content.FIRST) == (not has_version)
+            if kind == "replace" and is_last:
+                assert record.content is Content.WHOLE
+
+    @given(st.lists(st.sampled_from(["mine", "another's"]), max_size=8))
+    def test_small_changes_between_the_batches_of_one_do_not_end_the_as_of(self, steps: list[str]):
+        record = Record(content=Content.WHOLE)
+        last = ""
+        for number, step in enumerate(steps):
+            if step == "mine":
+                record = record.next(str(number), Freshness(), last, is_last=False, knows_content=False)
+                last = str(number)
+            else:
+                record = record.next(str(number), Freshness(), is_last=True, knows_content=False)
+        record = record.next("end", Freshness("slot 1"), last, is_last=True, knows_content=False)
+        assert record == Record(Freshness("slot 1"), "end", Content.WHOLE)
+
+    def test_a_change_that_was_rolled_back_in_part_has_no_as_of(self):
+        first = Record(content=Content.WHOLE).next("1", Freshness(), is_last=False, knows_content=False)
+        end = first.next("3", Freshness("slot 1"), "2", is_last=True, knows_content=False)
+        assert (end.content, end.freshness.as_of) == (Content.MIXED, None)
+
+
+class TestSignals:
+    @pytest.mark.parametrize("then", [lambda: None, kill], ids=["returns", "raises"])
+    @pytest.mark.parametrize("is_waiting", [False, True])
+    def test_a_signal_handler_closes_a_store_in_the_middle_of_a_change(
+        self, bucket: str, nats_server: nats.Server, then: Callable[[], None], is_waiting: bool
+    ):
+        """Between two batches, or while it waits for the server. The change is finished if the handler returns."""
+        is_handled, store = Event(), open_nats_store(bucket, wait=DEADLINE_SECONDS)
+        threads = list[threading.Thread]()
+
+        def handle(*_: object) -> None:
+            is_handled.set()
+            store.close()
+            then()
+
+        def send() -> None:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+        def send_while_it_waits() -> None:
+            nats_server.stop()
+
+            def interrupt() -> None:
+                try:
+                    send()
+                    assert is_handled.wait(DEADLINE_SECONDS)
+                finally:
+                    nats_server.send(signal.SIGCONT)
+
+            threads.append(in_thread(interrupt))
+
+        former = signal.signal(signal.SIGUSR1, handle)
+        try:
+            before_batches(store, {2: send_while_it_waits if is_waiting else send})
+            with suppress(Killed):
+                store.replace(books(1), Freshness("slot 1"))
+        finally:
+            signal.signal(signal.SIGUSR1, former)
+            for thread in threads:
+                thread.join(DEADLINE_SECONDS)
+        assert is_handled.is_set()
+        with pytest.raises(StoreError, match="is closed"):
+            store.publish(book(1, 1))
+        if then is not kill:
+            assert outcome(bucket) == (contents(1), "slot 1")
+        with open_store(bucket) as other:
+            other.replace(books(2), Freshness("slot 2"))
+        assert outcome(bucket) == (contents(2), "slot 2")
+
+
+class TestWait:
+    @pytest.fixture
+    def suspended(self, bucket: str, nats_server: nats.Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[NatsStore]:
+        """A store that waits half a second, and whose server does not answer. Requests have timeouts of a minute."""
+        monkeypatch.setattr("market_index_feeds.nats.connection.IDLE_SECONDS", DEADLINE_SECONDS)
+        with open_nats_store(bucket, wait=DEADLINE_SECONDS) as store:
+            store.replace(books(1), Freshness("slot 1"))
+            set_wait(store, 0.5)
+            nats_server.stop()
+            try:
+                yield store
+            finally:
+                nats_server.send(signal.SIGCONT)
+
+    def test_a_change_is_given_up_after_the_wait(self, suspended: NatsStore):
+        reason = r"did not acknowledge a change within 0\.5 seconds \(no answer within 0\.\d+ seconds\)"
+        with pytest.raises(UnknownOutcome, match=reason):
+            suspended.publish(book(1, 2))
+
+    def test_a_read_is_given_up_after_the_wait(self, suspended: NatsStore):
+        for use in (suspended.read, lambda: suspended.position, lambda: suspended.replace(books(2))):
+            with pytest.raises(StoreError, match=r"no answer within 0\.\d+ seconds|TimeoutError"):
+                use()
+
+    def test_without_a_wait_a_change_is_tried_once(self, bucket: str, nats_server: nats.Server):
+        with open_nats_store(bucket, wait=0) as store:
+            store.replace(books(1), Freshness("slot 1"))
+            assert outcome(bucket) == (contents(1), "slot 1")
