@@ -1,0 +1,1 @@
+"""The order books of the ledger, read from a running Kupo."""

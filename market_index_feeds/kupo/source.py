@@ -1,0 +1,216 @@
+"""The source that follows the orders of the ledger, through a running Kupo or the mini-Kupo of Dolos.
+
+Theory of operation
+    A version is a block, or a start or an expiry of an order by the clock. `/health` announces a block: its slot and
+    its hash. Then the outputs of all exchanges are read. They count if Kupo names the same block before, with, and after
+    them, and has stored it: it announces a block a moment before.
+
+    The first time, all outputs are read: the unspent ones, and those that were spent within the window. Then only those
+    that were created or spent since the last block, of which Kupo is told the hash: it answers 400 when a rollback has
+    removed that block, and all are read again. A Dolos knows no spent outputs, so all are read each time.
+
+    Kupo sends status 200 before it runs a query, so a body that is cut is a failure, and never a market without orders.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+from contextlib import aclosing
+from datetime import datetime
+from threading import Event
+from typing import Any, Final, final
+
+from attrs import frozen
+
+from market_index import Pair, RestingOrders
+from market_index_feeds.errors import FeedError
+from market_index_feeds.event_loop import pulled
+from market_index_feeds.http import Address, Client, Response
+from market_index_feeds.kupo.exchanges import EXCHANGES, Exchange
+from market_index_feeds.kupo.ledger import Match, Outputs, State
+from market_index_feeds.source import NoVersion, Progress, Source, Version
+
+LOG: Final = logging.getLogger(__name__)
+
+POLL_SECONDS: Final = 1.0
+"""The interval between two requests for the last block."""
+
+WINDOW_HOURS: Final = 24
+"""How long an execution is a spot price, and a pair without orders is listed."""
+
+MAX_ATTEMPTS: Final = 20
+"""How often a block is read again at once, because another one arrived meanwhile."""
+
+MAX_MATCHES_BYTES: Final = 512 * 1024 * 1024
+MAX_BYTES: Final = 64 * 1024
+
+_HEADERS: Final = {"Accept": "application/json"}
+
+_is_slot: Final = re.compile(r"[0-9]{1,15}\Z").match
+_tag: Final = re.compile(r'(?:W/)?"?([0-9a-f]{64})"?\Z').match
+
+
+@frozen
+class Point:
+    """A block of the chain: its slot and its hash."""
+
+    slot: int
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.slot}.{self.hash}"
+
+
+class _Moved(Exception):  # noqa: N818  # not an error: the block is read again
+    """Another block arrived while the outputs were read, or the block is not stored yet."""
+
+
+@final
+class KupoSource(Source):
+    """A Kupo at a base URL, such as `http://127.0.0.1:1442`.
+
+    Args:
+        url: The base URL.
+        pairs: Pairs that are always listed, with this base.
+        only: Whether other pairs are hidden.
+        hours: The window, in hours up to the last block. Kupo must keep spent outputs that long (`--prune-utxo`: 36).
+        exchanges: The exchanges whose outputs are read.
+        headers: Headers of all requests.
+        now: Returns the time of the wall clock.
+
+    Raises:
+        FeedError: The name is not such a URL.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        pairs: Iterable[Pair] = (),
+        *,
+        only: bool = False,
+        hours: int = WINDOW_HOURS,
+        exchanges: Iterable[Exchange] = EXCHANGES,
+        headers: Mapping[str, str] = {},
+        now: Callable[[], datetime],
+    ) -> None:
+        self._address = Address(url, headers)
+        super().__init__(f"kupo:{self._address.name}")
+        self._exchanges, self._now = tuple(exchanges), now
+        self._outputs = Outputs(self._exchanges, pairs, only=only, window_slots=hours * 3600)
+        self._point: Point | None = None
+        self._knows_spent = True
+        self._orders = RestingOrders()
+        self._logged: set[str] = set()
+
+    def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
+        """Yield a version for each block, and for each order that starts or expires."""
+        return pulled(self._versions(), stop, progress)
+
+    async def _versions(self) -> AsyncGenerator[Version | NoVersion, None]:
+        async with aclosing(Client(self._address)) as client:
+            while True:
+                try:
+                    found = await self._follow(client)
+                except (FeedError, OSError):
+                    # Orders start and expire also while Kupo cannot be read.
+                    self._show()
+                    raise
+                yield found or self._show()
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def _follow(self, client: Client) -> NoVersion | None:
+        """Read the outputs of the last block, if it is another one. Return why there is none."""
+        for _ in range(MAX_ATTEMPTS):
+            health = await client.get("/health", _HEADERS, max_bytes=MAX_BYTES)
+            if health.status == 202:
+                return NoVersion("is still reading the chain")
+            if health.status == 503:
+                raise FeedError("Kupo is not connected to its node")
+            _require_ok(health, "/health")
+            point = _point_of(health)
+            if point is None:
+                return NoVersion("has no block yet")
+            if point == self._point:
+                return None
+            try:
+                await self._read(client, point)
+            except _Moved:
+                await asyncio.sleep(0)
+            else:
+                return None
+        raise FeedError(f"the block changed {MAX_ATTEMPTS} times while it was read")
+
+    async def _read(self, client: Client, point: Point) -> None:
+        """Read what changed since the last block, or everything. Raises `_Moved`."""
+        last = self._point
+        changed: list[Match] | None = None
+        if last is not None and last.slot < point.slot and self._knows_spent:
+            changed = await self._matches(client, point, f"unspent&created_after={last}", f"spent_after={last}")
+        is_whole = changed is None
+        if changed is None:
+            changed = await self._matches(client, point, "unspent") or []
+            spent = None
+            if self._knows_spent:
+                first = self._outputs.first_slot(point.slot)
+                spent = await self._matches(client, point, f"spent_after={first}")
+                if spent is None:
+                    self._knows_spent = False
+                    LOG.warning("%s: it knows no spent outputs, so spot prices are unknown", self.name)
+            # An output that was spent meanwhile is in both; the later response is right.
+            changed += spent or []
+        if _point_of(await client.get("/health", _HEADERS, max_bytes=MAX_BYTES)) != point:
+            raise _Moved
+        try:
+            self._outputs.read(changed, point.slot, is_whole=is_whole)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise FeedError(f"a match of Kupo is not valid: {error!r}") from None
+        self._point = point
+
+    async def _matches(self, client: Client, point: Point, *queries: str) -> list[Match] | None:
+        """Return the matches of all exchanges; None if Kupo rejects a query, such as one after an unknown block."""
+        stored = await client.get(f"/checkpoints/{point.slot}?strict", _HEADERS, max_bytes=MAX_BYTES)
+        # A Dolos does not have this resource.
+        if stored.status == 200 and stored.body.strip() == b"null":
+            raise _Moved
+        matches: list[Match] = []
+        for exchange in self._exchanges:
+            for query in queries:
+                target = f"/matches/{exchange.pattern}?{query}&resolve_hashes"
+                response = await client.get(target, _HEADERS, max_bytes=MAX_MATCHES_BYTES)
+                if response.status == 400 and "after=" in query:
+                    return None
+                _require_ok(response, target)
+                if (_point_of(response) or point) != point:
+                    raise _Moved
+                matches += _list_of(response, target)
+        return matches
+
+    def _show(self) -> Version | NoVersion:
+        """Return the version of the last block at this moment."""
+        raise NotImplementedError
+
+
+def _require_ok(response: Response, target: str) -> None:
+    if response.status != 200:
+        raise FeedError(f"response to {target} must have status 200, got {response.status}")
+
+
+def _list_of(response: Response, target: str) -> list[Any]:
+    try:
+        matches = json.loads(response.body)
+    except (RecursionError, ValueError):
+        raise FeedError(f"response to {target} must be JSON, and is cut or damaged") from None
+    if type(matches) is not list:
+        raise FeedError(f"response to {target} must be a list of matches")
+    return matches
+
+
+def _point_of(response: Response) -> Point | None:
+    """Return the block that a response is of, None if it does not name one. A proxy may quote or weaken its tag."""
+    slot = response.headers.get("X-Most-Recent-Checkpoint", "")
+    tag = _tag(response.headers.get("ETag", ""))
+    return Point(int(slot), tag[1]) if _is_slot(slot) and tag else None
