@@ -1,4 +1,4 @@
-"""Reads Plutus data by a layout: a shape with a name for each field.
+r"""Reads Plutus data by a layout: a shape with a name for each field.
 
 A datum is written by a stranger. It may have any form, any size, and integers without bounds. `read` returns the named
 parts of a datum that has exactly the layout, and rejects every other one.
@@ -11,7 +11,7 @@ A layout mirrors the datum:
     (layout, layout)           alternatives; the first one that fits is read
     range(2**64)               an integer in the range
     frozenset({28})            bytes of one of these lengths
-    b"\\x00"                    exactly these bytes
+    b"\x00"                     exactly these bytes
     None                       anything
 """
 
@@ -27,17 +27,17 @@ _ANY_CONSTRUCTOR: Final = 102
 """The tag of the general form of a constructor: a list of its number and its fields."""
 
 
-class Skipped(Exception):  # noqa: N818  # not an error: most outputs of a stranger are skipped
+class Skipped(Exception):
     """An output, or a part of it, is no readable order. The text is one of a few fixed reasons."""
 
 
 def read(part: Any, layout: Any) -> Any:
-    """Return a part of a datum, with names instead of positions.
+    r"""Return a part of a datum, with names instead of positions.
 
     Lists may have a definite or an indefinite length: one contract accepts both.
 
-    >>> read(CBORTag(121, [b"\\x01\\x02", 7]), CBORTag(121, {"id": frozenset({2}), "amount": range(10)}))
-    {'id': b'\\x01\\x02', 'amount': 7}
+    >>> read(CBORTag(121, [b"\x01\x02", 7]), CBORTag(121, {"id": frozenset({2}), "amount": range(10)}))
+    {'id': b'\x01\x02', 'amount': 7}
 
     Raises:
         Skipped: It has another layout.
@@ -47,19 +47,23 @@ def read(part: Any, layout: Any) -> Any:
             with suppress(Skipped):
                 return read(part, alternative)
     elif isinstance(layout, CBORTag):
-        if isinstance(part, CBORTag):
-            number, fields = _constructor(part)
-            if number == layout.tag - 121:
-                return read(fields, layout.value)
+        number, fields = _constructor(part)
+        if number == layout.tag - 121:
+            return read(fields, layout.value)
     elif isinstance(layout, (dict, list)):
-        # cbor2 6 returns tuples.
-        if isinstance(part, (list, tuple)):
-            if isinstance(layout, list):
-                return [read(one, layout[0]) for one in part]
-            if len(part) == len(layout):
-                return {name: read(one, layout[name]) for name, one in zip(layout, part, strict=True)}
+        return _read_list(part, layout)
     elif layout is None or _is_scalar(part, layout):
         return part
+    raise Skipped("unknown datum")
+
+
+def _read_list(part: Any, layout: dict[str, Any] | list[Any]) -> dict[str, Any] | list[Any]:
+    # cbor2 6 returns tuples.
+    if isinstance(part, (list, tuple)):
+        if isinstance(layout, list):
+            return [read(one, layout[0]) for one in part]
+        if len(part) == len(layout):
+            return {name: read(one, layout[name]) for name, one in zip(layout, part, strict=True)}
     raise Skipped("unknown datum")
 
 
@@ -70,8 +74,10 @@ def _is_scalar(part: Any, layout: Any) -> bool:
     return type(part) is bytes and (len(part) in layout if isinstance(layout, frozenset) else part == layout)
 
 
-def _constructor(part: CBORTag) -> tuple[int, Any]:
-    """Return the number of a constructor and its fields. Tags 121 to 127 are constructors 0 to 6."""
+def _constructor(part: Any) -> tuple[int, Any]:
+    """Return the number of a constructor and its fields. Raises `Skipped` if the part is none."""
+    if not isinstance(part, CBORTag):
+        raise Skipped("unknown datum")
     if part.tag == _ANY_CONSTRUCTOR:
         number, fields = read(part.value, {"number": range(7), "fields": None}).values()
         return number, fields
@@ -79,16 +85,14 @@ def _constructor(part: CBORTag) -> tuple[int, Any]:
 
 
 def constructor_of(text: str | None) -> tuple[int, list[Any]] | None:
-    """Return the number and the fields of a redeemer in hex; None if it is not such a constructor.
+    """Return the number and the fields of a redeemer in hex; None if it is not a constructor.
 
     >>> constructor_of("d8799f1a002dc6c00000ff")
     (0, [3000000, 0, 0])
     """
-    with suppress(Exception):  # a stranger wrote it
-        part = loads(bytes.fromhex(text or ""))
-        if isinstance(part, CBORTag):
-            number, fields = _constructor(part)
-            return number, list(fields)
+    with suppress(Exception):  # cbor2 raises errors of many kinds
+        number, fields = _constructor(loads(bytes.fromhex(text or "")))
+        return number, list(fields)
     return None
 
 

@@ -151,20 +151,8 @@ def _only(candidates: Iterable[Candidate]) -> Candidate | None:
 
 SPLASH: Final = CBORTag(
     121,
-    {
-        "kind": b"\x00",
-        "beacon": HASH,
-        "offered": ASSET,
-        "amount": U64,
-        "step cost": U64,
-        "step output": U64,
-        "asked": ASSET,
-        "price": PRICE,
-        "fee": U64,
-        "owner": ADDRESS,
-        "cancellation key": HASH,
-        "executors": [HASH],
-    },
+    {"kind": b"\x00", "beacon": HASH, "offered": ASSET, "amount": U64, "step cost": U64, "step output": U64}
+    | {"asked": ASSET, "price": PRICE, "fee": U64, "owner": ADDRESS, "cancellation key": HASH, "executors": [HASH]},
 )
 
 SPLASH_RESERVE: Final = 1_500_000
@@ -173,7 +161,12 @@ SPLASH_RESERVE: Final = 1_500_000
 
 def splash(datum: Datum, output: Output) -> Iterable[Offer]:
     """Require the lovelace that pay all steps of the execution, as the executor of Splash does."""
-    offered, asked, amount, price = _asset(*datum["offered"].values()), _asset(*datum["asked"].values()), datum["amount"], datum["price"]
+    offered, asked, amount, price = (
+        _asset(*datum["offered"].values()),
+        _asset(*datum["asked"].values()),
+        datum["amount"],
+        datum["price"],
+    )
     received = amount * price["numerator"] // price["denominator"]
     step = min(received, datum["step output"])
     budget = output.holds[ADA] - datum["fee"] - (0 if asked.is_ada else SPLASH_RESERVE)
@@ -205,17 +198,8 @@ def splash_fill(spent: Candidate, spend: Spend, created: Sequence[Candidate]) ->
 
 SHADOWBOOK: Final = CBORTag(
     121,
-    {
-        "kind": b"\x09",
-        "owner": ADDRESS,
-        "offered": ASSET_PARTS,
-        "amount": U64,
-        "step fee": U64,
-        "asked": ASSET_PARTS,
-        "price": PRICE_PARTS,
-        "cancellation key": HASH,
-        "beacon": frozenset({20}),
-    },
+    {"kind": b"\x09", "owner": ADDRESS, "offered": ASSET_PARTS, "amount": U64, "step fee": U64, "asked": ASSET_PARTS}
+    | {"price": PRICE_PARTS, "cancellation key": HASH, "beacon": frozenset({20})},
 )
 
 
@@ -224,30 +208,22 @@ def shadowbook(datum: Datum, _: Output) -> Iterable[Offer]:
     if datum["beacon"][0] != 0 or datum["price"]["numerator"] == 1:
         raise Skipped("market order")
     fee = f"{datum['step fee']} lovelace for each step"
-    yield Offer(_asset(*datum["offered"].values()), datum["amount"], _asset(*datum["asked"].values()), _ratio(datum["price"]), fee=fee)
+    yield Offer(
+        _asset(*datum["offered"].values()),
+        datum["amount"],
+        _asset(*datum["asked"].values()),
+        _ratio(datum["price"]),
+        fee=fee,
+    )
 
 
 # GeniusYield
 
 GENIUSYIELD: Final = CBORTag(
     121,
-    {
-        "owner key": HASH,
-        "owner": ADDRESS,
-        "offered": ASSET,
-        "original amount": U64,
-        "amount": U64,
-        "asked": ASSET,
-        "price": PRICE,
-        "NFT": frozenset({32}),
-        "start": MOMENT,
-        "end": MOMENT,
-        "fills": U64,
-        "maker fee": U64,
-        "taker fee": U64,
-        "contained fee": CBORTag(121, {"lovelace": U64, "offered": U64, "asked": U64}),
-        "paid": U64,
-    },
+    {"owner key": HASH, "owner": ADDRESS, "offered": ASSET, "original amount": U64, "amount": U64, "asked": ASSET}
+    | {"price": PRICE, "NFT": frozenset({32}), "start": MOMENT, "end": MOMENT, "fills": U64, "maker fee": U64}
+    | {"taker fee": U64, "contained fee": CBORTag(121, {"lovelace": U64, "offered": U64, "asked": U64}), "paid": U64},
 )
 
 
@@ -268,7 +244,7 @@ def geniusyield(policy: str, datum: Datum, output: Output) -> Iterable[Offer]:
 
 
 def geniusyield_fill(spent: Candidate, spend: Spend, created: Sequence[Candidate]) -> Fill | None:
-    """Return a partial fill, which moves the NFT into the successor. Values contain fees, so the datums are compared."""
+    """Return a partial fill, which moves the NFT into its successor. Values contain fees, so datums are compared."""
     redeemer = constructor_of(spend.redeemer)
     successor = _only(one for one in created if one.datum["NFT"] == spent.datum["NFT"])
     if redeemer is None or redeemer[0] != 1 or successor is None:
@@ -280,11 +256,7 @@ def geniusyield_fill(spent: Candidate, spend: Spend, created: Sequence[Candidate
 
 # SaturnSwap
 
-_ORDER_PARTS: Final = {
-    "owner": ADDRESS,
-    "offered policy": POLICY,
-    "offered name": NAME,
-    "amount": U64,
+_ORDER: Final = {"owner": ADDRESS, "offered policy": POLICY, "offered name": NAME, "amount": U64} | {
     "asked policy": POLICY,
     "asked name": NAME,
     "asked amount": U64,
@@ -293,11 +265,9 @@ _ORDER_PARTS: Final = {
 # A first order has one zero byte, or 32.
 REFERENCE: Final = CBORTag(121, {"id": frozenset({1, 32}), "index": U64})
 WRAPPED_REFERENCE: Final = CBORTag(121, {"id": CBORTag(121, {"octets": frozenset({1, 32})}), "index": U64})
-SATURNSWAP_2: Final = CBORTag(121, {**_ORDER_PARTS, "previous": WRAPPED_REFERENCE})
+SATURNSWAP_2: Final = CBORTag(121, _ORDER | {"previous": WRAPPED_REFERENCE})
 COVERAGE: Final = (CBORTag(121, {"of": CBORTag(121, {"vault": ADDRESS, "premium": U64, "reference": None})}), NONE)
-SATURNSWAP_3: Final = CBORTag(
-    121, {**_ORDER_PARTS, "previous": REFERENCE, "least fill": INTEGER, "coverage": COVERAGE}
-)
+SATURNSWAP_3: Final = CBORTag(121, _ORDER | {"previous": REFERENCE, "least fill": INTEGER, "coverage": COVERAGE})
 
 
 def saturnswap(rate: int, datum: Datum, _: Output) -> Iterable[Offer]:
@@ -316,7 +286,7 @@ def saturnswap(rate: int, datum: Datum, _: Output) -> Iterable[Offer]:
 
 
 def saturnswap_fill(spent: Candidate, spend: Spend, created: Sequence[Candidate]) -> Fill | None:
-    """Return a fill whose payment, the first field of the redeemer, is what the datums say. Others are a lower bound."""
+    """Return a fill whose payment, the first field of its redeemer, is that of the datums. Others are lower bounds."""
     redeemer = constructor_of(spend.redeemer)
     if redeemer is None or redeemer[0] != 0 or not redeemer[1] or type(redeemer[1][0]) is not int:
         return None
@@ -425,7 +395,10 @@ def _least_lovelace(output: Output, asked: AssetId, price: tuple[int, int], grow
     while True:
         received = -(-max(output.holds[ADA] - least, 0) * asks // per_offered) if least else 0
         after = others | {asked: others.get(asked, 0) + received}
-        amounts = [len(_head(2, len(asset.asset_name))) + len(asset.asset_name) + len(_head(0, amount)) for asset, amount in after.items()]
+        amounts = [
+            len(_head(2, len(asset.asset_name))) + len(asset.asset_name) + len(_head(0, amount))
+            for asset, amount in after.items()
+        ]
         following = (160 + fixed + len(_head(0, least or 2**16)) + sum(amounts)) * LOVELACE_PER_BYTE
         if following <= least:
             return least
@@ -458,10 +431,21 @@ def _geniusyield(script: str, policy: str) -> Exchange:
     return Exchange("GeniusYield", script, GENIUSYIELD, partial(geniusyield, policy), geniusyield_fill, policy)
 
 
-def _swaps(version: str, script: str, policy: str, layout: CBORTag, named: Callable[..., Names]) -> Exchange:
+def _saturnswap(version: str, script: str, layout: CBORTag, rate: int = 0) -> Exchange:
+    fill = saturnswap_fill if layout is SATURNSWAP_3 else _no_fill
+    return Exchange(f"SaturnSwap {version}", script, layout, partial(saturnswap, rate), fill)
+
+
+def _cardanoswaps(version: str, script: str, policy: str, layout: CBORTag, named: Callable[..., Names]) -> Exchange:
     offers = partial(cardanoswaps, policy, named)
     return Exchange(f"Cardano-Swaps {version}", script, layout, offers, cardanoswaps_fill, policy)
 
+
+V1_ONE_WAY: Final = (_swap_layout(ONE_WAY, WRAPPED_REFERENCE, has_end=False), first_beacons)
+V1_TWO_WAY: Final = (_swap_layout(TWO_WAY, WRAPPED_REFERENCE, has_end=False), first_beacons)
+PRE_RELEASE: Final = (_swap_layout(ONE_WAY, WRAPPED_REFERENCE), first_beacons)
+V2_ONE_WAY: Final = (_swap_layout(ONE_WAY, REFERENCE), beacons)
+V2_TWO_WAY: Final = (_swap_layout(TWO_WAY, REFERENCE), beacons)
 
 EXCHANGES: Final = (
     Exchange("Splash", "464eeee89f05aff787d40045af2a40a83fd96c513197d32fbc54ff02", SPLASH, splash, splash_fill),
@@ -478,66 +462,39 @@ EXCHANGES: Final = (
         "44376a5f63342097a4f20401088c62da272639e60644a9ec1d70f444",
         "53827a77e4ed3d5c211706708c0aa9b9a3be19db901b1cbf7fa515b8",
     ),
-    Exchange(
-        "SaturnSwap 1%",
-        "73990b71041ceade6f867617f6ce9f187ab710ea2bf1ff8db7d0292f",
-        SATURNSWAP_2,
-        partial(saturnswap, 1),
-    ),
-    Exchange(
-        "SaturnSwap 4%",
-        "1af84a9e697e1e7b042a0a06f061e88182feb9e9ada950b36a916bd5",
-        SATURNSWAP_2,
-        partial(saturnswap, 4),
-    ),
-    Exchange(
-        "SaturnSwap V3",
-        "6023f59dce0064f1d6d27594dbea25bc4305a9f6a10f3a064037553a",
-        SATURNSWAP_3,
-        partial(saturnswap, 0),
-        saturnswap_fill,
-    ),
-    Exchange(
-        "SaturnSwap V3 preprod",
-        "ec457591a4f5ab0d070146558e5f1729fcc5c0b230472437be337625",
-        SATURNSWAP_3,
-        partial(saturnswap, 0),
-        saturnswap_fill,
-    ),
-    _swaps(
+    _saturnswap("1%", "73990b71041ceade6f867617f6ce9f187ab710ea2bf1ff8db7d0292f", SATURNSWAP_2, rate=1),
+    _saturnswap("4%", "1af84a9e697e1e7b042a0a06f061e88182feb9e9ada950b36a916bd5", SATURNSWAP_2, rate=4),
+    _saturnswap("V3", "6023f59dce0064f1d6d27594dbea25bc4305a9f6a10f3a064037553a", SATURNSWAP_3),
+    _saturnswap("V3 preprod", "ec457591a4f5ab0d070146558e5f1729fcc5c0b230472437be337625", SATURNSWAP_3),
+    _cardanoswaps(
         "v1 one-way",
         "01fa36465dfe36e26c21fdbf720e4bdafcc0b86bb5367fca46012f56",
         "47cec2a1404ed91fc31124f29db15dc1aae77e0617868bcef351b8fd",
-        _swap_layout(ONE_WAY, WRAPPED_REFERENCE, has_end=False),
-        first_beacons,
+        *V1_ONE_WAY,
     ),
-    _swaps(
+    _cardanoswaps(
         "v1 two-way",
         "87381f0bf416e2dae7497d3fcd8087cf677b3cb4b2aeba36ed8f8f79",
         "84662c22dc5c0cadad7b2ebf9757ce9ea61dbd8fe64bc8c43c112a40",
-        _swap_layout(TWO_WAY, WRAPPED_REFERENCE, has_end=False),
-        first_beacons,
+        *V1_TWO_WAY,
     ),
-    _swaps(
+    _cardanoswaps(
         "v2 pre-release one-way",
         "1d6cff26bcab91d2061aad0bd259cbb7d76d25ced2eeaed5926a42ad",
         "c4d7d117d9ebcde6db28db40837ff2b1401e9eaaa6eecea9e070e209",
-        _swap_layout(ONE_WAY, WRAPPED_REFERENCE),
-        first_beacons,
+        *PRE_RELEASE,
     ),
-    _swaps(
+    _cardanoswaps(
         "v2 one-way",
         "e5a22e4c31db20bce1c8b081f8e4009683990a33157947d75030deb8",
         "274765b4c626c28d18752176b59c0ff63db56b8305c1daa49c9879fe",
-        _swap_layout(ONE_WAY, REFERENCE),
-        beacons,
+        *V2_ONE_WAY,
     ),
-    _swaps(
+    _cardanoswaps(
         "v2 two-way",
         "569431d7c48bebb283077d46cbc72bd1f9f57f94c3b6d700aa684095",
         "ae19cf56a7631068aa754327e0472840b76e485868a324904c8b379e",
-        _swap_layout(TWO_WAY, REFERENCE),
-        beacons,
+        *V2_TWO_WAY,
     ),
 )
 """The exchanges that are read; those of the main network, and of test networks."""

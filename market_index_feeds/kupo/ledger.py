@@ -28,6 +28,9 @@ from market_index_feeds.kupo.outputs import Output, Spend, id_of, output_of, spe
 SLOT_SECONDS: Final = 1
 """The duration of a slot, on the main network and on the public test networks."""
 
+EXPIRED: Final = "expired"
+"""Why an order is not shown after its end. Its pair stays listed until the end of the window."""
+
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LAST: Final = datetime.max.replace(tzinfo=UTC)
 
@@ -36,8 +39,8 @@ LAST: Final = datetime.max.replace(tzinfo=UTC)
 class VenueOrder:
     """An order with the venue where it can be filled, which a router must know.
 
-    `fee` is what the venue takes on top of the price, in words. The order can be filled from `starts_at` to `expires_at`,
-    in UTC; None if it is not limited.
+    `fee` is what the venue takes on top of the price, in words. The order can be filled from `starts_at` to
+    `expires_at`, in UTC; None if it is not limited.
     """
 
     order: Order
@@ -45,6 +48,12 @@ class VenueOrder:
     fee: str
     starts_at: datetime | None = None
     expires_at: datetime | None = None
+
+    def hidden_because(self, now: datetime) -> str | None:
+        """Return why it cannot be filled at a moment, None if it can."""
+        if self.starts_at is not None and self.starts_at > now:
+            return "not active yet"
+        return None if self.expires_at is None or self.expires_at >= now else EXPIRED
 
 
 @frozen
@@ -127,21 +136,17 @@ class Outputs:
         state = State(spots=dict.fromkeys(self._pairs.values()))
         last: dict[Pair, Fill] = {}
         for entry in self._entries.values():
-            is_unspent = entry.spend is None
             for order_id, order in entry.orders.items():
-                if order.starts_at is not None and order.starts_at > now:
-                    reason = "not active yet"
-                elif order.expires_at is not None and order.expires_at < now:
-                    reason = "expired"
-                else:
-                    reason = ""
-                if not reason or (reason == "expired" and order.expires_at >= oldest):
+                reason = order.hidden_because(now)
+                if reason is None or (reason == EXPIRED and order.hidden_because(oldest) != EXPIRED):
                     state.spots.setdefault(order.order.pair)
-                if is_unspent and reason:
-                    state.skipped[order_id] = reason
-                elif is_unspent:
+                if entry.spend is not None:
+                    continue
+                if reason is None:
                     state.orders[order_id] = order
-            if is_unspent and entry.skipped:
+                else:
+                    state.skipped[order_id] = reason
+            if entry.spend is None:
                 state.skipped.update(entry.skipped)
             if (fill := entry.fill) is not None and (pair := self._pair(fill.gave[0], fill.received[0])) is not None:
                 last[pair] = max(fill, last.get(pair, fill), key=lambda one: one.place)
@@ -149,11 +154,15 @@ class Outputs:
             state.spots[pair] = spot_of(pair, fill)
         return state
 
+    def fills(self) -> dict[str, Fill]:
+        """Return the executions of the window that the ledger proves, by the id of the output that was filled."""
+        return {key: entry.fill for key, entry in self._entries.items() if entry.fill is not None}
+
     def _entry(self, output: Output) -> Entry:
         exchange = self._exchanges.get(output.script)
+        if exchange is None:
+            return Entry(None, output, None, {}, {output.id: "another address"})
         try:
-            if exchange is None:
-                raise Skipped("another address")
             candidate = exchange.read(output)
         except Skipped as reason:
             return Entry(exchange, output, None, {}, {output.id: str(reason)})
@@ -192,7 +201,7 @@ class Outputs:
 
 
 def _with_fill(entry: Entry, created: Mapping[str, Sequence[Entry]]) -> Entry:
-    """Return the entry with the execution that its spend proves, if it was one. `created` has outputs by transaction."""
+    """Return the entry with the execution that its spend proves, if any. `created` has new outputs by transaction."""
     spend, exchange, candidate = entry.spend, entry.exchange, entry.candidate
     if spend is None or spend.transaction_id is None or exchange is None or candidate is None:
         return entry

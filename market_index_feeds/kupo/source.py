@@ -2,8 +2,8 @@
 
 Theory of operation
     A version is a block, or a start or an expiry of an order by the clock. `/health` announces a block: its slot and
-    its hash. Then the outputs of all exchanges are read. They count if Kupo names the same block before, with, and after
-    them, and has stored it: it announces a block a moment before.
+    its hash. Then the outputs of all exchanges are read. They count if Kupo names the same block before, with, and
+    after them, and has stored it: it announces a block a moment before.
 
     The first time, all outputs are read: the unspent ones, and those that were spent within the window. Then only those
     that were created or spent since the last block, of which Kupo is told the hash: it answers 400 when a rollback has
@@ -31,7 +31,7 @@ from market_index_feeds.errors import FeedError
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.http import Address, Client, Response
 from market_index_feeds.kupo.exchanges import EXCHANGES, Exchange
-from market_index_feeds.kupo.ledger import Match, Outputs, State
+from market_index_feeds.kupo.ledger import Match, Outputs
 from market_index_feeds.source import NoVersion, Progress, Source, Version
 
 LOG: Final = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Point:
         return f"{self.slot}.{self.hash}"
 
 
-class _Moved(Exception):  # noqa: N818  # not an error: the block is read again
+class _Moved(Exception):
     """Another block arrived while the outputs were read, or the block is not stored yet."""
 
 
