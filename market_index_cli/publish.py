@@ -22,7 +22,6 @@ from market_index_feeds import (
     NdjsonStream,
     Receipt,
     Store,
-    Target,
     mirror,
     open_feed,
     open_lines,
@@ -103,12 +102,12 @@ def publish(
         )
     interrupt_on_sigterm()  # so that publish reports what it has published
     log_plainly()
-    open_target = partial(open_store, target, wait=wait, synchronous=synchronous, make=books is not None)
+    open_target = partial(open_store, target, wait=wait, synchronous=synchronous, create=books is not None)
     with feed_errors():
         if books is None:
             with open_target() as store:
                 receipt = store.update((), freshness=None if as_of is None else Freshness(as_of))
-                click.echo(f"{store.name}: heartbeat published, revision {receipt.revision}")
+                click.echo(f"{store.name}: heartbeat published, revision {receipt.position.number}")
         elif is_state:
             _mirror(books, open_target)
         else:
@@ -126,9 +125,9 @@ class _Summary:
     retracted: int = 0
     revision: int | None = None
 
-    def add(self, target: Target, receipt: Receipt) -> None:
+    def add(self, target: Store, receipt: Receipt) -> None:
         """Add a change."""
-        self.name, self.revision = target.name, receipt.revision
+        self.name, self.revision = target.name, receipt.position.number
         self.published += receipt.published
         self.retracted += receipt.retracted
 

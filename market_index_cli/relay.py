@@ -13,7 +13,7 @@ from market_index_cli.console import interrupt_on_sigterm, loading
 from market_index_cli.errors import EXIT_FEED, feed_errors
 from market_index_cli.logs import LOG, log_with_times
 from market_index_cli.options import FEED, LOG_FORMAT, LOG_LEVEL, STORE, WAIT
-from market_index_feeds import Feed, Receipt, Target, mirror, open_feed, open_store
+from market_index_feeds import Feed, Receipt, Store, mirror, open_feed, open_store
 
 
 @click.command(
@@ -62,20 +62,25 @@ def opened_until_signal(source: str, log_format: str, log_level: str) -> Iterato
         sys.exit(error.exit_code)
 
 
-def mirror_logged(verb: str, feed: Feed, open_target: Callable[[], Target]) -> None:
+def mirror_logged(verb: str, feed: Feed, open_target: Callable[[], Store]) -> None:
     """Make a target equal to a feed until an exception ends it, and log when it is equal for the first time."""
     with ExitStack() as stack:
         progress = stack.enter_context(loading(feed.source))
         is_first = True
 
-        def on_written(target: Target, receipt: Receipt) -> None:
+        def on_written(target: Store, receipt: Receipt) -> None:
             nonlocal is_first
             if is_first:
                 is_first = False
                 stack.close()
                 pairs = 0 if feed.version is None else len(feed.version.index)
                 LOG.info(
-                    "%s %s into %s: %d pairs, revision %d", verb, feed.source, target.name, pairs, receipt.revision
+                    "%s %s into %s: %d pairs, revision %d",
+                    verb,
+                    feed.source,
+                    target.name,
+                    pairs,
+                    receipt.position.number,
                 )
 
         mirror(feed, open_target, progress=progress, on_written=on_written)

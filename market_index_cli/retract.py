@@ -28,7 +28,7 @@ def retract(target: str, base: str, quote: str, *, wait: float) -> None:
     BASE and QUOTE are identifiers, or names that only one pair of STORE has.
     """
     log_plainly()
-    with feed_errors(), open_store(target, wait=wait, make=False) as store:
+    with feed_errors(), open_store(target, wait=wait, create=False) as store:
         version = store.read()
         pair = exact_pair(base, quote) or pair_of(base, quote, version.index, Display())
         absent = Failed(EXIT_ABSENT, f"Pair {pair} not found")
@@ -38,4 +38,4 @@ def retract(target: str, base: str, quote: str, *, wait: float) -> None:
         receipt = store.retract(pair)
     if not receipt.retracted:  # another program has retracted it meanwhile
         raise absent
-    click.echo(f"{store.name}: {pair} retracted, revision {receipt.revision}")
+    click.echo(f"{store.name}: {pair} retracted, revision {receipt.position.number}")

@@ -1,8 +1,8 @@
 """Sources and stores of order books.
 
 A `Feed` reads the books of a file, a stream, a store or another service into a `LiveIndex`, and follows their changes.
-A `Store` saves the books that are published into it. `mirror` makes a store or a recording equal to each version of a
-feed, and `replay` reads a recording.
+A `Store` saves the books that are published into it; a `Recorder` is one that keeps all changes. `mirror` makes a store
+equal to each version of a feed, and `replay` reads a recording.
 
 >>> from market_index import LiveIndex
 >>> from market_index_feeds import open_feed
@@ -13,27 +13,19 @@ feed, and `replay` reads a recording.
 True
 """
 
-from market_index_feeds.errors import FeedError
+from market_index_feeds.errors import BookTooLarge, Conflict, FeedError, StoreBusy, StoreError, UnknownOutcome
 from market_index_feeds.feed import Feed
 from market_index_feeds.mirror import mirror
 from market_index_feeds.ndjson import Change, NdjsonStream
 from market_index_feeds.recording import Recorder, replay
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
 from market_index_feeds.sources import open_feed, open_lines, open_store
-from market_index_feeds.store import (
-    BookTooLarge,
-    Conflict,
-    Receipt,
-    Store,
-    StoreBusy,
-    StoreError,
-    Target,
-    UnknownOutcome,
-)
+from market_index_feeds.store import CheckedChange, Receipt, Store
 
 __all__ = [
     "BookTooLarge",
     "Change",
+    "CheckedChange",
     "Conflict",
     "Feed",
     "FeedError",
@@ -47,7 +39,6 @@ __all__ = [
     "Store",
     "StoreBusy",
     "StoreError",
-    "Target",
     "UnknownOutcome",
     "Version",
     "mirror",

@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import datetime
 from math import inf
 from threading import Event, Thread, current_thread
 from time import monotonic
@@ -18,9 +18,9 @@ from typing import Final, final
 from market_index import LiveIndex, MarketIndex, OrderBook, Pair, RestingOrders
 from market_index.errors import safe_repr
 from market_index_feeds.backoff import next_backoff
+from market_index_feeds.closeable import Closeable
 from market_index_feeds.errors import FeedError, reason_of
-from market_index_feeds.opened import Closeable
-from market_index_feeds.source import NoVersion, Progress, Source, Version
+from market_index_feeds.source import NoVersion, Progress, Source, Version, utc_now
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -29,11 +29,6 @@ CLOSE_SECONDS: Final = 1.5
 
 MAX_TIMES: Final = 64
 """How many publish times are remembered: more than the replicas of a service, which may alternate between two times."""
-
-
-def utc_now() -> datetime:
-    """Return the time of the wall clock of this machine."""
-    return datetime.now(UTC)
 
 
 @final
@@ -158,7 +153,7 @@ class Feed(Closeable):
         A stream is read to its end, and a loop to its first version.
 
         Raises:
-            FeedError: The source cannot be read, has no version, or has only invalid records.
+            FeedError: The source cannot be read, or has no version.
         """
         self._open()
         try:
@@ -175,7 +170,7 @@ class Feed(Closeable):
         finally:
             self.close()
             self._source.log_unlogged()
-        if self.version is None or self.version.has_only_invalid_records:
+        if self.version is None:
             raise FeedError(f"{self.source} {self.problem or 'was closed while it was read'}")
         return self.version.index
 
@@ -288,8 +283,7 @@ class Feed(Closeable):
             if before is None or index.changes_since(before.index) != ((), ()):
                 self._changed_at = arrived_at
         self.version, self._healthy_at = found, now
-        is_unknown = found.has_only_invalid_records
-        self._report("contains no valid order book" if is_unknown else None, is_unknown=is_unknown)
+        self._report(None)
 
     def _fail(self, error: Exception) -> None:
         """Report why the source cannot be read. Raises `FeedError` at the first attempt, and if it is a stream."""

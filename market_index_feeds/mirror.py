@@ -18,9 +18,10 @@ from typing import Final
 
 from market_index import MarketIndex, OrderBook, Pair
 from market_index_feeds.backoff import next_backoff
+from market_index_feeds.errors import BookTooLarge, Conflict, StoreError
 from market_index_feeds.feed import Feed
 from market_index_feeds.source import Progress, Version
-from market_index_feeds.store import BookTooLarge, Conflict, Receipt, Store, StoreError, Target
+from market_index_feeds.store import Receipt, Store
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -30,11 +31,11 @@ MAX_CONFLICTS: Final = 10
 
 def mirror(
     feed: Feed,
-    open_target: Callable[[], Target],
+    open_target: Callable[[], Store],
     stop: Event | None = None,
     *,
     progress: Progress | None = None,
-    on_written: Callable[[Target, Receipt], object] | None = None,
+    on_written: Callable[[Store, Receipt], object] | None = None,
 ) -> frozenset[Pair]:
     """Make a target equal to each version of a feed, until the feed ends or is closed.
 
@@ -90,12 +91,12 @@ class _Copy:
     the earlier books of their pairs, if any.
     """
 
-    def __init__(self, open_target: Callable[[], Target]) -> None:
+    def __init__(self, open_target: Callable[[], Store]) -> None:
         self.is_new: bool = True
         self.left_out: dict[Pair, OrderBook] = {}
         self._open_target = open_target
         # Opened for the first version: a source that has none leaves no new store.
-        self.target: Target
+        self.target: Store
         self._is_open = False
         self._content: Version | None = None
         # The last index of the source, and all pairs that the source had so far.
@@ -150,12 +151,12 @@ class _Copy:
         retract = [pair for pair in removed if pair in self._seen] if version.invalid else list(removed)
         freshness = index.freshness.without_as_of() if left_out else index.freshness
         is_equal = not left_out and len(retract) == len(removed)
-        if is_equal and content.invalid and isinstance(target, Store):
+        if is_equal and content.invalid:
             receipt: Receipt | None = target.replace(index.values(), freshness)
         elif books or retract or freshness != before.freshness:
             receipt = target.update(books, retract, freshness, after=content.position)
         elif self.is_new and content.position is not None:
-            receipt = Receipt(content.position.number, position=content.position)
+            receipt = Receipt(position=content.position)
         else:
             receipt = None
         # Derived from the index of the source, so that the next difference costs only what changes.

@@ -31,7 +31,7 @@ from market_index.wire import (
     retraction_from_json,
 )
 from market_index_feeds.lines import STANDARD_INPUT, Batch, Line, follow, read_stream
-from market_index_feeds.opened import shown_name
+from market_index_feeds.names import shown_name
 from market_index_feeds.source import UNKNOWN, NoVersion, Progress, Source, Version
 
 _EVENT_KEYS: Final = frozenset({"place", "remove", "untrack", "block", "rollback", "reset"})
@@ -156,19 +156,9 @@ class LineSource(Source):
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Yield a version after each change, and after each check that finds none."""
-        start: Change | None = None
         with closing(self.changes(stop, progress)) as changes:
             for change in changes:
-                if start is not None and not change.is_whole:
-                    start.add(change)
-                    change = start  # noqa: PLW2901  # all lines since the start
-                # An unfinished line may be of any pair, which the whole content may lack once it is finished.
-                is_open = change.is_whole and (not change.books or None in change.unfinished)
-                start = change if is_open else None
-                if change.is_whole and not change.books:
-                    yield NoVersion("contains no valid order book" if change.invalid else "contains no order book")
-                else:
-                    yield self._after(change)
+                yield self._after(change)
         if self.is_stream and self.uncommitted:
             yield NoVersion(f"ended while lines waited for a commit line (pairs: {self.uncommitted})")
 
@@ -210,7 +200,7 @@ class LineSource(Source):
             commits.add(content)
         return frozenset()
 
-    def _after(self, change: Change) -> Version:
+    def _after(self, change: Change) -> Version | NoVersion:
         """Return the version after a change."""
         if change.is_whole:
             self._invalid, self._freshness = change.invalid, UNKNOWN

@@ -55,7 +55,7 @@ from market_index import (
 from market_index.errors import safe_repr
 from market_index.wire import Number, object_from_json
 from market_index_feeds.lines import STANDARD_INPUT, Line, follow, read_stream
-from market_index_feeds.opened import shown_name
+from market_index_feeds.names import shown_name
 from market_index_feeds.source import NoVersion, Progress, Source, Version
 
 DEFAULT_HISTORY: Final = 2160
@@ -299,11 +299,7 @@ class Orders(Source):
     def _version(self, blocks: Blocks) -> Version | NoVersion:
         if blocks.problem is not None:
             return NoVersion(blocks.problem)
-        orders, version = blocks.visible, self.last
-        if version is None or version.orders is not orders:
-            version = Version(orders.index, orders=orders)
-            self.last: Version | None = version
-        return version
+        return self.version_of(blocks.visible.index, orders=blocks.visible)
 
 
 def _may_be_reset(text: bytes) -> bool:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import gzip
 import os
-import secrets
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from io import BufferedIOBase, FileIO
 from pathlib import Path
@@ -20,17 +20,16 @@ from typing import Final, final
 
 from attrs import frozen
 
-from market_index import Freshness, MarketIndex, OrderBook, Pair, wire
+from market_index import Freshness, MarketIndex
 from market_index.wire import CommitLine, freshness_to_json, retraction_to_json
-from market_index_feeds.errors import FeedError, reason_of
-from market_index_feeds.feed import utc_now
+from market_index_feeds.errors import FeedError, StoreError, reason_of
 from market_index_feeds.file_lock import try_lock
 from market_index_feeds.lines import CHUNK_BYTES, LineCutter
+from market_index_feeds.names import shown_name
 from market_index_feeds.ndjson import Change, Invalid, read_line
-from market_index_feeds.opened import shown_name
-from market_index_feeds.regular_files import move_unless_exists, open_regular, open_without_waiting, require_regular
-from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
-from market_index_feeds.store import Conflict, Receipt, StoreError, Target, books_by_pair, checked_pairs, published_now
+from market_index_feeds.regular_files import open_regular, open_without_waiting, require_regular
+from market_index_feeds.source import NoVersion, Position, Progress, Source, Version, utc_now
+from market_index_feeds.store import CheckedChange, Receipt, Store
 
 LACKS_COMMITS: Final = "it must contain a commit line with recorded_at, got none (market-index record writes them)"
 """Why a file is not a recording."""
@@ -41,14 +40,16 @@ CHECK_SECONDS: Final = 1.0
 LOOP_SECONDS: Final = 1.0
 """The time from the last change of a replay to the first one of the next round, divided by the speed."""
 
-_OPEN_FLAGS: Final = os.O_RDWR | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
-
 
 @frozen
 class RecordedChange:
-    """A change of a recording, with the time of its recording. `end` is the number of bytes up to its end."""
+    """A change of a recording: its lines, its freshness and the time of its recording.
 
-    change: Change
+    The lines of the first one are the whole content. `end` is the number of bytes of the file up to its end.
+    """
+
+    lines: Change
+    freshness: Freshness
     recorded_at: datetime
     end: int
 
@@ -59,7 +60,7 @@ def recorded(file: BufferedIOBase | FileIO) -> Iterator[RecordedChange]:
     Raises `OSError`, and `FeedError` at a line that is not valid, because what follows would have prices that are no
     longer valid, and if there is no change.
     """
-    cutter, change, is_recorded = LineCutter(), Change(), False
+    cutter, lines = LineCutter(), Change(is_whole=True)
     while chunk := file.read(CHUNK_BYTES):
         for line in cutter.cut(chunk):
             content = read_line(line)
@@ -67,26 +68,31 @@ def recorded(file: BufferedIOBase | FileIO) -> Iterator[RecordedChange]:
                 raise FeedError(f"line {line.number} rejected: {content.reason}")
             if not isinstance(content, CommitLine):
                 if content is not None:
-                    change.add_line(content)
+                    lines.add_line(content)
             elif content.recorded_at is None:
                 raise FeedError(f"line {line.number} rejected: recorded_at: missing")
             else:
-                change.freshness, is_recorded = content.freshness, True
-                yield RecordedChange(change, content.recorded_at, cutter.size)
-                change = Change()
-    if not is_recorded:
+                yield RecordedChange(lines, content.freshness, content.recorded_at, cutter.size)
+                lines = Change()
+    if lines.is_whole:
         raise FeedError(LACKS_COMMITS)
 
 
 @contextmanager
 def opened_recording(path: Path) -> Iterator[BufferedIOBase | FileIO]:
-    """Open a recording for reading; it is compressed if its name ends in `.gz`. Raises `OSError`."""
+    """Open a recording for reading; it is compressed if its name ends in `.gz`.
+
+    Raises `OSError`, and `FeedError` in the block if the compressed file is damaged.
+    """
     with open_regular(path) as file:
         if path.suffix != ".gz":
             yield file
-        else:
+            return
+        try:
             with gzip.open(file) as text:
                 yield text
+        except (EOFError, zlib.error) as error:
+            raise FeedError(f"it cannot be inflated: {reason_of(error)}") from None
 
 
 SAMPLE: Final = "sample:"
@@ -118,24 +124,19 @@ def replay(recording: str | os.PathLike[str]) -> Iterator[tuple[datetime, Market
         FeedError: The file cannot be read, is not a recording, or contains a line that is rejected. A backtest must not
             skip a line: the indexes after it would have a price that is no longer valid.
     """
-    path, index = path_of(recording), MarketIndex()
+    source = Replay(recording)
     try:
-        with opened_recording(path) as file:
-            for one in recorded(file):
-                index = _after(index, one.change)
-                yield one.recorded_at, index
-    except (FeedError, OSError, EOFError, ValueError) as error:
-        raise FeedError(f"{shown_name(os.fspath(recording))} cannot be replayed: {reason_of(error)}") from None
+        with opened_recording(path_of(recording)) as file:
+            for change in recorded(file):
+                source.after(change, change.freshness)
+                yield change.recorded_at, source.content.index
+    except (FeedError, OSError, ValueError) as error:  # a path with a null byte
+        raise FeedError(f"{source.name} cannot be replayed: {reason_of(error)}") from None
 
 
 def path_of(recording: str | os.PathLike[str]) -> Path:
     """Return the path of a recording, also of `sample:`."""
     return _SAMPLE_FILE if recording == SAMPLE else Path(recording)
-
-
-def _after(index: MarketIndex, change: Change) -> MarketIndex:
-    index = index.with_books(*change.published).without(*change.retracted)
-    return index if change.freshness is None else index.with_freshness(change.freshness)
 
 
 @final
@@ -169,58 +170,55 @@ class Replay(Source):
         while not stop.is_set():
             before: datetime | None = None
             with opened_recording(self._path) as file:
-                for one in recorded(file):
+                for change in recorded(file):
                     if before is not None:
-                        due += max((one.recorded_at - before).total_seconds(), 0) / self._speed
+                        due += max((change.recorded_at - before).total_seconds(), 0) / self._speed
                     while (seconds := due - self._clock()) > 0 and not stop.wait(min(seconds, CHECK_SECONDS)):
                         if self.last is not None:
                             yield self.last
                     if stop.is_set():
                         return
-                    change = one.change
-                    as_of = None if change.freshness is None else change.freshness.as_of
-                    freshness, is_first = published_now(as_of), before is None
-                    yield self.derive(change.published, change.retracted, is_whole=is_first, freshness=freshness)
-                    before = one.recorded_at
+                    yield self.after(change, Freshness(change.freshness.as_of, utc_now()))
+                    before = change.recorded_at
             if not self.is_endless:
                 return
             due += LOOP_SECONDS / self._speed
 
+    def after(
+        self, change: RecordedChange, freshness: Freshness, position: Position | None = None
+    ) -> Version | NoVersion:
+        """Return the version after the next change."""
+        lines = change.lines
+        return self.derive(
+            lines.published, lines.retracted, is_whole=lines.is_whole, freshness=freshness, position=position
+        )
+
 
 @final
-class Recorder(Target):
+class Recorder(Store):
     """A recording that is open for appending; `mirror` writes the versions of a feed into it.
 
-    A new file appears at its path with its first change. An existing recording is continued. The file is locked, so
-    another recorder gets an error. Changes are written without `fsync`: a power cut may lose the last ones.
+    A new file is created with its first change. An existing recording is continued. The file is locked, so another
+    recorder gets an error. Changes are written without `fsync`: a power cut may lose the last ones. The number of a
+    position is the size of the file in bytes.
 
     Raises:
         StoreError: The file cannot be opened, or another recorder has it open.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], datetime] = utc_now) -> None:
+        """Open the recording at a path. `clock` returns wall-clock time in UTC."""
         super().__init__(shown_name(os.fspath(path)))
-        self._path, self._clock = Path(path), clock
-        # The bytes up to the end of the last change.
-        self._size = 0
+        self._path, self._clock = Path(path).absolute(), clock
         self._file: FileIO | None = None
-        try:
-            self._file = FileIO(open_without_waiting(os.fspath(path), _OPEN_FLAGS), "r+")
-            require_regular("it", os.fstat(self._file.fileno()))
-            self._lock(self._file)
-        except FileNotFoundError:
+        self._content = Replay(path)
+        with self._errors("cannot be recorded into"):
             if not self._path.parent.is_dir():
-                raise StoreError(f"{self.name} cannot be recorded into: its folder must exist") from None
-        except (OSError, ValueError) as error:
-            self.close()
-            raise StoreError(f"{self.name} cannot be recorded into: {_reason(error)}") from None
-        except StoreError:
-            self.close()
-            raise
+                raise FeedError("its folder must exist")
+            with suppress(FileNotFoundError):
+                self._file = self._opened()
 
-    @property
-    def position(self) -> Position:
-        """The size of the file. Raises `StoreError` if another file is at its path."""
+    def _position(self) -> Position:
         if self._file is None:
             return Position("", 0)
         ours = os.fstat(self._file.fileno())
@@ -232,78 +230,57 @@ class Recorder(Target):
             raise StoreError(f"{self.name} was removed or replaced while it was recorded")
         return Position("", ours.st_size)
 
-    def read(self) -> Version:
-        """Return the content, and cut off an unfinished change. Raises `StoreError` if the file is not a recording."""
-        index, self._size = MarketIndex(), 0
-        if self._file is not None:
-            self._file.seek(0)
-            try:
-                for one in recorded(self._file):
-                    index, self._size = _after(index, one.change), one.end
-                self._file.truncate(self._size)
-            except (FeedError, OSError) as error:
-                raise StoreError(f"{self.name} must be a recording, or a new file: {reason_of(error)}") from None
-        return Version(index, position=Position("", self._size))
-
-    def update(
-        self,
-        books: Iterable[OrderBook],
-        retract: Iterable[Pair] = (),
-        freshness: Freshness | None = None,
-        *,
-        after: Position | None = None,
-    ) -> Receipt:
-        """Append a change with its commit line; see `Target.update`."""
-        by_pair = books_by_pair(books)
-        gone = checked_pairs(retract).difference(by_pair)
-        position = self.position
-        if position.number != self._size or after not in {None, position}:
-            raise Conflict(f"{self.name} was changed by another program")
-        commit = freshness_to_json(freshness or Freshness(), self._clock())
-        retractions = sorted(map(retraction_to_json, gone))
-        lines = b"\n".join([*retractions, *map(wire.order_book_to_json, by_pair.values()), commit, b""])
+    def _read(self) -> Version:
+        """Return the content, and cut off an unfinished change."""
+        position, content = self._position(), self._content
+        if position == content.content.position:
+            return content.content
+        if self._file is None or position.number == 0:
+            content.derive((), is_whole=True, position=position)
+            return content.content
+        self._file.seek(0)
         try:
-            if self._file is None:
-                self._file = self._created(lines)
-            else:
-                _write(self._file, lines, self._size)
-        except OSError as error:
-            raise StoreError(
-                f"{self.name} cannot be written: {_reason(error)} (it contains all changes before this one)"
-            ) from None
-        self._size += len(lines)
-        return Receipt(self._size, len(by_pair), len(gone), Position("", self._size))
+            for change in recorded(self._file):
+                content.after(change, change.freshness, Position("", change.end))
+        except FeedError as error:
+            raise StoreError(f"{self.name} must be a recording, or a new file: {error}") from None
+        self._file.truncate(change.end)
+        return content.content
 
-    def close(self) -> None:
-        """Close the file, which also unlocks it. Closing twice does no harm."""
+    def _write(self, change: CheckedChange, after: Position | None) -> Receipt:
+        content, position = self._read(), self._position()
+        self._require_position(after, position)
+        bodies, gone = change.differences(content)
+        now = self._clock()
+        freshness = change.freshness_after(content.index.freshness, lambda: now)
+        lines = b"\n".join(
+            [*sorted(map(retraction_to_json, gone)), *bodies.values(), freshness_to_json(freshness, now), b""]
+        )
+        if self._file is None:
+            self._file = self._opened(os.O_CREAT | os.O_EXCL)
+        _append(self._file, lines, position.number)
+        position = Position("", position.number + len(lines))
+        self._content.derive([change.books[pair] for pair in bodies], gone, freshness=freshness, position=position)
+        return Receipt(len(bodies), len(gone), position=position)
+
+    def _close(self) -> None:
+        """Close the file, which also unlocks it."""
         if self._file is not None:
             self._file.close()
 
-    def _created(self, lines: bytes) -> FileIO:
-        """Return a new file with its first change, which appears at the path as a whole."""
-        new = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}.new")
-        file = FileIO(os.open(new, _OPEN_FLAGS | os.O_CREAT | os.O_EXCL, 0o666), "r+")
-        try:
-            self._lock(file)
-            _write(file, lines, 0)
-            os.fsync(file.fileno())
-            is_created = move_unless_exists(new, self._path)
-        except BaseException:
-            file.close()
-            raise
-        finally:
-            new.unlink(missing_ok=True)
-        if not is_created:
-            file.close()
-            raise StoreError(f"{self.name} cannot be recorded into: another program has just created it")
+    def _opened(self, more_flags: int = 0) -> FileIO:
+        """Return the file, which is locked. Raises `OSError`, and `FeedError` if another recorder has it open."""
+        with ExitStack() as stack:
+            flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | more_flags
+            file = stack.enter_context(FileIO(open_without_waiting(str(self._path), flags), "r+"))
+            require_regular("it", os.fstat(file.fileno()))
+            if not try_lock(file.fileno()):
+                raise FeedError("another recorder has it open")
+            stack.pop_all()
         return file
 
-    def _lock(self, file: FileIO) -> None:
-        if not try_lock(file.fileno()):
-            raise StoreError(f"{self.name} cannot be recorded into: another recorder has it open")
 
-
-def _write(file: FileIO, lines: bytes, size: int) -> None:
+def _append(file: FileIO, lines: bytes, size: int) -> None:
     """Write all of the lines after `size` bytes, or nothing."""
     rest = memoryview(lines)
     try:
@@ -313,9 +290,3 @@ def _write(file: FileIO, lines: bytes, size: int) -> None:
         with suppress(OSError):
             file.truncate(size)
         raise
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, PermissionError):
-        return f"{error.strerror} (this user must be able to read and write it, and to write its folder)"
-    return reason_of(error)

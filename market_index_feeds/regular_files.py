@@ -12,7 +12,7 @@ from pathlib import Path
 
 def open_without_waiting(path: str, flags: int) -> int:
     """Open a file without blocking, and return its descriptor. A plain `open` of a pipe waits for a writer."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
 
 
 def open_regular(path: Path) -> FileIO:
@@ -25,24 +25,6 @@ def open_regular(path: Path) -> FileIO:
         require_regular("it", os.fstat(file.fileno()))
         stack.pop_all()
     return file
-
-
-def move_unless_exists(new: Path, path: Path) -> bool:
-    """Move a new file to a path in the same folder, atomically, unless a file is there. Return whether it was moved.
-
-    If the file system has no links, the check and the move are not atomic.
-    """
-    try:
-        os.link(new, path)
-    except FileExistsError:
-        return False
-    except OSError:
-        if path.exists():
-            return False
-        new.rename(path)
-    else:
-        new.unlink()
-    return True
 
 
 def require_regular(name: str, found: os.stat_result) -> None:

@@ -25,12 +25,12 @@ from urllib.parse import urlencode
 
 import httpx
 
-from market_index import Freshness, InvalidFreshness, MarketIndex, MarketIndexError, OrderBook, Pair, wire
+from market_index import Freshness, InvalidFreshness, MarketIndexError, OrderBook, Pair, wire
 from market_index.errors import safe_repr
 from market_index.wire import AS_OF, PUBLISHED_AT, parse_time
 from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.event_loop import blocking, pulled
-from market_index_feeds.opened import shown_name
+from market_index_feeds.names import shown_name
 from market_index_feeds.source import UNKNOWN, NoVersion, Progress, Source, Version
 
 CHECK_SECONDS: Final = 1.0
@@ -137,8 +137,10 @@ class ServiceSource(Source):
         async with aclosing(_Client(self._url)) as client:
             response, body = await client.get(_book_target(pair))
         if response.status_code == 404:
-            return Version(MarketIndex())
-        return Version(MarketIndex([_book(response, body, pair)]).with_freshness(_freshness(response)))
+            self.derive((), [pair])
+        else:
+            self.derive([_book(response, body, pair)], freshness=_freshness(response))
+        return self.content
 
 
 @final
@@ -183,7 +185,7 @@ class _Following:
             )
             self._books, self._retracted, self._is_first = {}, set(), False
             self.is_damaged = bool(self._invalid)
-            self._found = version if version.index or version.invalid else NoVersion()
+            self._found = version if isinstance(version, NoVersion) or version.index else NoVersion()
         elif name == b"retract":
             if (pair := wire.pair_named_in(text)) is None:
                 raise FeedError(f"a retraction in the stream must name a pair, got {safe_repr(text)}")

@@ -3,17 +3,22 @@
 Nothing tracks what a version lacks. These rules decide what a version contains:
 
 - It has exactly the pairs of the content, so a pair that the content lacks is not in it.
-- An invalid record is rejected, counted and logged. Its pair keeps the last valid book that this source has read. An
-  invalid record whose pair cannot be read may be of any pair, so no pair is missed while there is one.
+- An invalid record is rejected, counted and logged, once as long as it stays invalid. Its pair keeps the last valid
+  book that this source has read. An invalid record whose pair cannot be read may be of any pair, so a pair that the
+  content lacks stays until there is none.
 - While a record is invalid, the as_of is not known.
 - A book that is equal to the one before is the same object, and content that is equal is the same version.
+- If a pair has a book and is retracted, it has the book.
+- Content without a book and without a retraction is no version: nothing was published (decision 31). The next version
+  follows the last one.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from datetime import UTC, datetime
 from threading import Event
 from time import monotonic
 from typing import Final, TypeAlias
@@ -29,6 +34,12 @@ LOGGED_PER_MINUTE: Final = 20
 
 UNKNOWN: Final = Freshness()
 """The freshness of books of which nothing is known."""
+
+
+def utc_now() -> datetime:
+    """Return the time of the wall clock of this machine."""
+    return datetime.now(UTC)
+
 
 Progress: TypeAlias = Callable[[int, int], None]
 """A callback while a source is loaded. Its arguments are the bytes read and the bytes in total; 0 and 0 if not known.
@@ -62,11 +73,6 @@ class Version:
     position: Position | None = None
     orders: RestingOrders | None = None
 
-    @property
-    def has_only_invalid_records(self) -> bool:
-        """Whether it has records, of which none was ever a valid book: then nothing is known of the market."""
-        return bool(self.invalid) and not self.index
-
 
 @frozen
 class NoVersion:
@@ -81,7 +87,7 @@ class NoVersion:
 class Source(ABC):
     """A medium that is read. One thread at a time iterates over `versions`, but not always the same thread.
 
-    To add a medium, write a class with one generator, and let `sources.py` open it by a name. `reject` counts and logs
+    To add a medium, write a class with one generator, and a row in the table of `sources.py`. `reject` counts and logs
     a record, and `derive` applies the rules of this module. `Feed` does the rest: it calls `versions` again after an
     error, logs, and reports health. This medium is a folder with a file for each order book:
 
@@ -104,7 +110,7 @@ class Source(ABC):
     ...                 except MarketIndexError as error:
     ...                     invalid.add(wire.pair_named_in(text))
     ...                     self.reject(file.name, error)
-    ...             yield self.derive(books, invalid=invalid, is_whole=True) if books else NoVersion()
+    ...             yield self.derive(books, invalid=invalid, is_whole=True)
     ...             stop.wait(0.1)
     >>> with TemporaryDirectory() as path:
     ...     _ = Path(path, "one.json").write_text('{"base": "ADA", "quote": "%s:", "spot": "0.5"}' % ("00" * 28))
@@ -112,7 +118,8 @@ class Source(ABC):
     <MarketIndex: 1 pairs>
 
     `name` is its name in messages, without credentials. `last` is the last version; it is kept when the source fails,
-    and the next version is derived from it. `rejected` is the number of records that were rejected so far.
+    and the next version is derived from it. `content` is what was read last: `last`, or an empty index if that is no
+    version. `rejected` is the number of records that were rejected so far.
     """
 
     is_stream: bool = False
@@ -124,7 +131,12 @@ class Source(ABC):
     def __init__(self, name: str) -> None:
         self.name = name
         self.last: Version | None = None
+        self.content: Version = Version(MarketIndex())
         self.rejected: int = 0
+        # Whether nothing was published, and the pairs of `last` that the content lacks, but that may be invalid in it.
+        self._is_blank = True
+        self._lacking: set[Pair] = set()
+        self._invalid_records: Collection[str] = ()
         self._minute_ends_at, self._logged = 0.0, 0
 
     def __repr__(self) -> str:
@@ -163,6 +175,17 @@ class Source(ABC):
         if self._logged <= LOGGED_PER_MINUTE:
             LOG.warning("%s: %s rejected: %s", self.name, record, reason)
 
+    def reject_new(self, invalid: Mapping[str, object]) -> None:
+        """Reject the records that were not invalid at the last call.
+
+        For a source that reads a record again while it stays invalid. `invalid` has all records that are invalid now,
+        with the reason of each.
+        """
+        for record, reason in invalid.items():
+            if record not in self._invalid_records:
+                self.reject(record, reason)
+        self._invalid_records = frozenset(invalid)
+
     def log_unlogged(self) -> None:
         """Log how many records were rejected beyond those that were logged."""
         if self._logged > LOGGED_PER_MINUTE:
@@ -172,32 +195,56 @@ class Source(ABC):
     def derive(
         self,
         books: Iterable[OrderBook],
-        retracted: Iterable[Pair] = (),
+        retract: Iterable[Pair] = (),
         *,
         invalid: Collection[Pair | None] = (),
         is_whole: bool = False,
         freshness: Freshness = UNKNOWN,
         position: Position | None = None,
-    ) -> Version:
+    ) -> Version | NoVersion:
         """Return the version that follows `last`, and remember it as `last`; `last` itself if nothing differs.
 
         Args:
-            books: The whole content, or what changed since `last`. If a pair repeats, its last book wins.
-            retracted: The pairs that are removed, after the books are stored.
+            books: The whole content, or what changed since the last call. If a pair repeats, its last book wins.
+            retract: The pairs that are removed, unless they have a book.
             invalid: The pairs of all records that are invalid now, None for one whose pair cannot be read.
             is_whole: Whether `books` is the whole content: the other pairs of `last` are removed, but not those of
-                invalid records, and none if the pair of an invalid record cannot be read.
+                invalid records, and none as long as the pair of an invalid record cannot be read.
             freshness: That of the whole content.
             position: The position of the store.
         """
         before = MarketIndex() if self.last is None else self.last.index
-        by_pair = {book.pair: book for book in books}
-        gone = list(retracted)
-        if is_whole and None not in invalid:
-            gone += [pair for pair in before if pair not in by_pair and pair not in invalid]
-        index = before.with_books(*[book for pair, book in by_pair.items() if before.get(pair) != book]).without(*gone)
-        index = index.with_freshness(freshness.without_as_of() if invalid else freshness)
+        by_pair, invalid = {book.pair: book for book in books}, frozenset(invalid)
+        gone = set(retract).difference(by_pair)
+        if is_whole:
+            self._is_blank, self._lacking = True, set(before)
+        self._is_blank = self._is_blank and not by_pair and not gone
+        freshness = freshness.without_as_of() if invalid else freshness
+        if self._is_blank:
+            self.content = Version(MarketIndex().with_freshness(freshness), invalid, position)
+            return NoVersion("contains no valid order book") if invalid else NoVersion()
+        self._lacking.difference_update(by_pair)
+        if None not in invalid:
+            gone |= self._lacking - invalid
+            self._lacking &= invalid
+        changed = [book for pair, book in by_pair.items() if before.get(pair) != book]
+        index = before.with_books(*changed).without(*gone).with_freshness(freshness)
+        return self.version_of(index, invalid=invalid, position=position)
+
+    def version_of(
+        self,
+        index: MarketIndex,
+        *,
+        invalid: frozenset[Pair | None] = frozenset(),
+        position: Position | None = None,
+        orders: RestingOrders | None = None,
+    ) -> Version:
+        """Return the version with an index, and remember it as `last`; `last` itself if nothing differs.
+
+        For a medium that derives its index by itself, such as orders.
+        """
         last = self.last
-        if last is None or index is not last.index or position != last.position or last.invalid != frozenset(invalid):
-            last = self.last = Version(index, frozenset(invalid), position)
+        if last is None or index is not last.index or position != last.position or invalid != last.invalid:
+            last = self.last = Version(index, invalid, position, orders)
+        self.content = last
         return last

@@ -8,21 +8,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from market_index import MarketIndexError
 from market_index.errors import safe_repr
-from market_index_feeds.errors import FeedError, reason_of
+from market_index_feeds.errors import FeedError, StoreError, reason_of
 from market_index_feeds.feed import Feed
 from market_index_feeds.lines import STANDARD_INPUT
+from market_index_feeds.names import shown_name
 from market_index_feeds.ndjson import NdjsonFile, NdjsonStream
-from market_index_feeds.opened import shown_name
 from market_index_feeds.orders import DEFAULT_HISTORY, Orders
 from market_index_feeds.recording import SAMPLE, Replay, path_of
 from market_index_feeds.regular_files import open_without_waiting
 from market_index_feeds.source import Source
-from market_index_feeds.sqlite import WAIT_SECONDS, SqliteSource, SqliteStore, Synchronous, is_sqlite
-from market_index_feeds.store import Store, StoreError
+from market_index_feeds.sqlite import SqliteSource, SqliteStore, Synchronous, is_sqlite
+from market_index_feeds.store import WAIT_SECONDS, Store
 
 ORDERS: Final = "orders:"
 """The prefix of the name of a feed of orders. A path, or `-` for standard input, follows it."""
@@ -78,12 +78,16 @@ def open_lines(source: str | os.PathLike[str]) -> NdjsonStream:
 
 
 def open_store(
-    target: str | os.PathLike[str], *, wait: float = WAIT_SECONDS, synchronous: Synchronous = "full", make: bool = True
+    target: str | os.PathLike[str],
+    *,
+    wait: float = WAIT_SECONDS,
+    synchronous: Synchronous = "full",
+    create: bool = True,
 ) -> Store:
     """Open the store that `target` names, for publishing.
 
     `target` is a file (`market.db`), or a bucket of NATS JetStream (`nats://127.0.0.1:4222/books`, with the extra
-    `nats`). A store that does not exist is created, unless `make` is False. The name of a file must not end in
+    `nats`). A store that does not exist is created, unless `create` is False. The name of a file must not end in
     `.ndjson`, `.jsonl`, `.json` or `.csv`: such a name means a text file.
 
     Other processes may have the store open at the same time. The writers of a file take turns; one that waits longer
@@ -98,14 +102,20 @@ def open_store(
     >>> with TemporaryDirectory() as folder, open_store(f"{folder}/market.db") as store:
     ...     store.publish(book)
     ...     store.retract(book.pair)
-    Receipt(revision=1, published=1, retracted=0)
-    Receipt(revision=2, published=0, retracted=1)
+    Receipt(published=1, retracted=0)
+    Receipt(published=0, retracted=1)
 
     Raises:
         StoreError: The store cannot be opened, or its kind is not known.
     """
     name = os.fspath(target)
     scheme, mark, _ = name.partition("://")
+    if not (isinstance(wait, (int, float)) and wait >= 0):
+        raise StoreError(f"{shown_name(name)} cannot be opened: wait must be 0 or more seconds, got {safe_repr(wait)}")
+    if synchronous not in get_args(Synchronous):
+        raise StoreError(
+            f"{shown_name(name)} cannot be opened: synchronous must be 'full' or 'normal', got {safe_repr(synchronous)}"
+        )
     kinds = {ORDERS: "events of orders", REPLAY: "a replay", SAMPLE: "the sample"}
     for prefix, kind in kinds.items():
         if name.startswith(prefix):
@@ -113,7 +123,7 @@ def open_store(
     if name == STANDARD_INPUT:
         raise StoreError("a store must be a file such as market.db, or a bucket, got '-', which is standard input")
     if not mark:
-        return SqliteStore(name, wait=wait, synchronous=synchronous, make=make)
+        return SqliteStore(name, wait=wait, synchronous=synchronous, create=create)
     if scheme.lower() not in BUCKETS:
         raise StoreError(
             f"{shown_name(name)} cannot be opened: the scheme of a store must be nats or tls, got {safe_repr(scheme)}"
@@ -125,7 +135,7 @@ def open_store(
         )
     with _requiring("nats", "nats", name, StoreError):
         from market_index_feeds.nats import open_nats_store  # noqa: PLC0415  # it needs the extra `nats`
-    return open_nats_store(name, wait=wait, make=make)
+    return open_nats_store(name, wait=wait, create=create)
 
 
 def _source(name: str, *, follow: bool) -> Source:

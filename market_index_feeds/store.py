@@ -1,88 +1,176 @@
-"""The interface of a store: books are published into it, one transaction per change. A recording is a `Target` too."""
+"""Stores: books are published into them, one transaction per change. A recording is a store, too.
+
+Theory of operation
+===================
+
+`Store` has the rules of changes: which arguments are valid, which of a book and a retraction of one pair wins (the
+book), what a change without a freshness means, and when a store can be used. It makes a `CheckedChange` of each call.
+
+A medium is a subclass with four methods. `_write` writes a checked change in one transaction: it compares `after` with
+the position of the store, asks the change what differs from what is stored, and writes that with its freshness. A
+medium raises `FeedError` or `OSError` for what the user cannot change; the store makes a `StoreError` of it.
+
+A call takes its turn: one thread at a time is in a medium. `close` waits for its turn, too. If a signal handler closes
+a store in the middle of a call of the same thread, the medium is closed at the end of that call.
+"""
 
 from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from threading import RLock
+from typing import Final
 
 from attrs import field, frozen
 
-from market_index import Freshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair
+from market_index import Freshness, InvalidOrderBook, MarketIndex, OrderBook, Pair, wire
 from market_index.errors import safe_repr
-from market_index_feeds.opened import Closeable
-from market_index_feeds.source import Position, Version
+from market_index_feeds.closeable import Closeable
+from market_index_feeds.errors import BookTooLarge, Busy, Conflict, FeedError, StoreBusy, StoreError, reason_of
+from market_index_feeds.source import Position, Version, utc_now
 
+WAIT_SECONDS: Final = 5.0
+"""The default timeout of a writer that waits for others."""
 
-class StoreError(MarketIndexError):
-    """A store cannot be opened, read or written. Nothing of the change was written, but see `UnknownOutcome`."""
-
-
-class StoreBusy(StoreError):
-    """Other processes were writing to the store until the timeout of the caller."""
-
-
-class Conflict(StoreError):
-    """The store was changed after the position that the caller knows. Nothing was written."""
-
-
-class BookTooLarge(StoreError):
-    """The books of `pairs` exceed a limit of the store. Nothing was written."""
-
-    def __init__(self, message: str, pairs: tuple[Pair, ...]) -> None:
-        super().__init__(message, pairs)
-        self.pairs = pairs
-
-
-class UnknownOutcome(StoreError):
-    """It is not known whether the change was written: it was not acknowledged in time.
-
-    It is written as a whole or not at all. `read` shows which.
-    """
+MAX_WAIT_SECONDS: Final = 1_000_000.0
+"""A longer timeout is as long: SQLite counts milliseconds in 32 bits."""
 
 
 @frozen
 class Receipt:
-    """What was written: the numbers of `published` books and `retracted` pairs, and the `revision` of the store.
+    """What was written: the numbers of `published` books and `retracted` pairs, and the position of the store after it.
 
-    The revisions of a store increase. `position` is where the store is after the change. It is excluded from equality.
+    The numbers of positions increase with each change.
     """
 
-    revision: int
     published: int = 0
     retracted: int = 0
-    position: Position | None = field(default=None, repr=False, eq=False)
+    position: Position = field(kw_only=True, repr=False)
 
 
-class Target(Closeable):
-    """What a mirror writes into: it can be read, and changed from what was read.
+@frozen
+class CheckedChange:
+    """A valid change. No pair is both in `books` and in `retract`.
 
-    `name` is the name that it was opened by, without credentials.
+    `bodies` has the encoded book of each pair. `is_whole`: whether the books are the whole content. `freshness` is that
+    of all books of the store from now on. None: the as_of is unchanged; if `is_whole`, it is not known.
     """
 
-    def __init__(self, name: str) -> None:
+    books: Mapping[Pair, OrderBook]
+    bodies: Mapping[Pair, bytes]
+    retract: frozenset[Pair] = frozenset()
+    freshness: Freshness | None = None
+    is_whole: bool = False
+
+    def differences(self, stored: Version) -> tuple[dict[Pair, bytes], set[Pair]]:
+        """Return the bodies to write, and the pairs to retract, if `stored` is the content of the store.
+
+        All books of an update are written. A whole content leaves a book that is equal to the stored one.
+        """
+        pairs = {pair for pair in {*stored.index, *stored.invalid} if pair is not None}
+        if not self.is_whole:
+            return dict(self.bodies), pairs & self.retract
+        differing = {
+            pair: self.bodies[pair]
+            for pair, book in self.books.items()
+            if pair in stored.invalid or stored.index.get(pair) != book
+        }
+        return differing, pairs - self.books.keys()
+
+    def freshness_after(self, before: Freshness, clock: Callable[[], datetime] = utc_now) -> Freshness:
+        """Return the freshness to write, if `before` is the stored one. Without a publish time, it gets that of now."""
+        given = self.freshness or Freshness(None if self.is_whole else before.as_of)
+        return Freshness(given.as_of, clock()) if given.published_at is None else given
+
+
+class Store(Closeable):
+    """A store, opened for publishing: a file or a bucket (`open_store`), or a recording (`Recorder`).
+
+    Each call is one atomic change: if it raises `StoreError`, nothing is written, unless it is an `UnknownOutcome`. Any
+    thread may call; calls take turns. Only the process that opened the store can use it, not one that is forked later.
+    Close it when done. `name` is the name that it was opened by, without credentials.
+    """
+
+    def __init__(self, name: str, wait: float = MAX_WAIT_SECONDS) -> None:
+        """`wait` is how many seconds a call waits for its turn."""
         self.name = name
+        self._wait = min(wait, MAX_WAIT_SECONDS)
+        self._process = os.getpid()
+        # Reentrant, because a signal handler may close the store.
+        self._lock = RLock()
+        self._is_open, self._is_in_call = True, False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
-    @property
+    # What a medium does. Each may raise `FeedError`, `OSError` or `StoreError`.
+
     @abstractmethod
+    def _position(self) -> Position:
+        """Return the position after the last change by any program; its number is 0 before the first one."""
+
+    @abstractmethod
+    def _read(self) -> Version:
+        """Return the content, with its position."""
+
+    @abstractmethod
+    def _write(self, change: CheckedChange, after: Position | None) -> Receipt:
+        """Write a change in one transaction, if the store is at the position `after`; None: at any position.
+
+        Raises `Conflict` if it is at another position: see `_require_position`.
+        """
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Close the medium. It is called once."""
+
+    def _encoded(self, book: OrderBook) -> bytes:
+        """Return a book as the medium stores it."""
+        return wire.order_book_to_json(book)
+
+    @property
+    def _max_body_bytes(self) -> int:
+        """The limit of an encoded book."""
+        return wire.MAX_ORDER_BOOK_BYTES
+
+    def _require_position(self, after: Position | None, position: Position) -> None:
+        """Raise `Conflict` if a change is only valid after another position than that of the store."""
+        if after not in {None, position}:
+            raise Conflict(f"{self.name} was not written to: others have changed it (revision {position.number})")
+
+    def _busy(self, action: str) -> StoreBusy:
+        return StoreBusy(f"{self.name} {action}: others have been writing for {self._wait:g} seconds")
+
+    # What a publisher does.
+
+    @property
     def position(self) -> Position:
         """The position after the last change by any program; its number is 0 before the first one.
 
         Raises `StoreError`.
         """
+        with self._turn("cannot be read"):
+            return self._position()
 
-    @abstractmethod
     def read(self) -> Version:
         """Return the content, with its position. Only what changed since the last call is read.
 
         If nothing was ever published, the index is empty. Raises `StoreError`.
         """
+        with self._turn("cannot be read"):
+            return self._read()
 
-    @abstractmethod
+    def publish(self, *books: OrderBook) -> Receipt:
+        """Store these books; each replaces the stored book of its pair. Raises as `update`."""
+        return self.update(books)
+
+    def retract(self, *pairs: Pair) -> Receipt:
+        """Remove these pairs. A pair that is not in the store is no error, and is not counted. Raises as `update`."""
+        return self.update((), pairs)
+
     def update(
         self,
         books: Iterable[OrderBook],
@@ -103,55 +191,98 @@ class Target(Closeable):
             StoreError: The change cannot be written.
             UnknownOutcome: It is not known whether the change was written.
             InvalidOrderBook: A value is not an order book.
+            InvalidFreshness: `freshness` is not a `Freshness`.
             TypeError: A value of `retract` is not a `Pair`.
         """
+        by_pair = _by_pair(books)
+        pairs = _checked_pairs(retract).difference(by_pair)
+        return self._change(by_pair, freshness, after, retract=pairs)
 
-
-class Store(Target):
-    """A store, opened for publishing. Open it with `open_store`, and close it when done.
-
-    Each call is one atomic change: if it raises `StoreError`, nothing is written, unless it is an `UnknownOutcome`. Any
-    thread may call; calls take turns. Only the process that opened the store can use it, not one that is forked later.
-    """
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self._process = os.getpid()
-
-    @property
-    def is_forked(self) -> bool:
-        """Whether this process was forked after the store was opened. Then closing the store does nothing."""
-        return os.getpid() != self._process
-
-    def require_own_process(self) -> None:
-        """Raise `StoreError` if the store was opened before a fork: it shares a connection with the other process."""
-        if self.is_forked:
-            raise StoreError(f"{self.name} was opened before a fork: open it in the process that publishes")
-
-    def publish(self, *books: OrderBook) -> Receipt:
-        """Store these books; each replaces the stored book of its pair. Raises as `update`."""
-        return self.update(books)
-
-    def retract(self, *pairs: Pair) -> Receipt:
-        """Remove these pairs. A pair that is not in the store is no error, and is not counted. Raises as `update`."""
-        return self.update((), pairs)
-
-    @abstractmethod
     def replace(self, books: Iterable[OrderBook], freshness: Freshness | None = None) -> Receipt:
         """Make these books the whole content: every other pair is retracted, and invalid records are removed.
 
         A book that is equal to the stored one is not written again, and is not counted. `freshness` of None: the as_of
         is not known. Raises as `update`.
         """
+        return self._change(_by_pair(books), freshness, None, is_whole=True)
+
+    def close(self) -> None:
+        """Close the store, after the calls of other threads. Closing twice does no harm.
+
+        In a process that was forked after the store was opened, it does nothing.
+        """
+        if os.getpid() != self._process:
+            return
+        with self._lock:
+            if self._is_open:
+                self._is_open = False
+                if not self._is_in_call:
+                    self._close()
+
+    def _change(
+        self,
+        books: dict[Pair, OrderBook],
+        freshness: Freshness | None,
+        after: Position | None,
+        *,
+        retract: frozenset[Pair] = frozenset(),
+        is_whole: bool = False,
+    ) -> Receipt:
+        if freshness is not None:
+            MarketIndex().with_freshness(freshness)  # raises InvalidFreshness
+        bodies = {pair: self._encoded(book) for pair, book in books.items()}
+        limit = self._max_body_bytes
+        if large := tuple(pair for pair, body in bodies.items() if len(body) > limit):
+            others = f" and those of {len(large) - 1} others" if len(large) > 1 else ""
+            raise BookTooLarge(
+                f"{self.name} does not accept the book of {large[0]}{others}: it must be stored in at most {limit} "
+                f"bytes, got {len(bodies[large[0]])}; nothing was written",
+                large,
+            )
+        with self._turn("was not written to"):
+            return self._write(CheckedChange(books, bodies, retract, freshness, is_whole), after)
+
+    @contextmanager
+    def _turn(self, action: str) -> Iterator[None]:
+        """Wait until no other thread is in the medium, check that it can be used, and convert its errors."""
+        if os.getpid() != self._process:
+            # It would share a connection with the other process.
+            raise StoreError(f"{self.name} was opened before a fork: open it in the process that publishes")
+        if not self._lock.acquire(timeout=self._wait):
+            raise self._busy(action)
+        try:
+            if self._is_in_call:
+                raise StoreError(f"{self.name}: this thread is in the middle of another change")
+            if not self._is_open:
+                raise StoreError(f"{self.name} is closed")
+            self._is_in_call = True
+            try:
+                with self._errors(action):
+                    yield
+            finally:
+                self._end_call()
+        finally:
+            self._lock.release()
+
+    def _end_call(self) -> None:
+        self._is_in_call = False
+        if not self._is_open:  # it was closed within the call
+            self._close()
+
+    @contextmanager
+    def _errors(self, action: str) -> Iterator[None]:
+        """Convert the errors of a medium."""
+        try:
+            yield
+        except Busy as error:
+            raise self._busy(action) from error
+        except (FeedError, OSError) as error:
+            reason = reason_of(error, "to read and write it, and to write its folder")
+            raise StoreError(f"{self.name} {action}: {reason}") from error
 
 
-def published_now(as_of: str | None = None) -> Freshness:
-    """Return the freshness of books that are published now, by the wall clock of this machine."""
-    return Freshness(as_of, datetime.now(UTC))
-
-
-def books_by_pair(books: Iterable[OrderBook]) -> dict[Pair, OrderBook]:
-    """Return the books that are to be stored, by pair: the last one of each. Raises `InvalidOrderBook`."""
+def _by_pair(books: Iterable[OrderBook]) -> dict[Pair, OrderBook]:
+    """Return the last book of each pair. Raises `InvalidOrderBook`."""
     by_pair = {}
     for book in books:
         if type(book) is not OrderBook:
@@ -160,11 +291,10 @@ def books_by_pair(books: Iterable[OrderBook]) -> dict[Pair, OrderBook]:
     return by_pair
 
 
-def checked_pairs(pairs: Iterable[Pair]) -> set[Pair]:
-    """Return the pairs that are to be retracted. Raises `TypeError`."""
+def _checked_pairs(pairs: Iterable[Pair]) -> frozenset[Pair]:
     checked = set()
     for pair in pairs:
         if type(pair) is not Pair:
             raise TypeError(f"pair must be a Pair, got {type(pair).__name__}: {safe_repr(pair)}")
         checked.add(pair)
-    return checked
+    return frozenset(checked)

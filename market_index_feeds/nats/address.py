@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 from attrs import field, frozen
 
 from market_index.errors import safe_repr
-from market_index_feeds.opened import without_credentials
+from market_index_feeds.names import without_credentials
 
 _BUCKET: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII).fullmatch
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII).fullmatch

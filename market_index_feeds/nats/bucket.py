@@ -28,7 +28,7 @@ from nats.aio.msg import Msg
 
 from market_index.errors import safe_repr
 from market_index_feeds.backoff import next_backoff
-from market_index_feeds.errors import reason_of
+from market_index_feeds.errors import NotStored, Rejected, Unreachable, reason_of
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.credentials import connection_options
 
@@ -86,22 +86,6 @@ _SETTINGS: Final = {
     "allow_direct": True,
 }
 _EDIT: Final = "--max-msgs-per-subject=1 --max-age=0s --discard=new --retention=limits --allow-direct"
-
-
-class Unreachable(Exception):
-    """No server answered. Trying again may help."""
-
-
-class NotStored(Unreachable):
-    """A server could not store a change, and will not store it later. Trying again may help."""
-
-
-class Rejected(Exception):
-    """A server rejects a request, or cannot be used. Trying again does not help."""
-
-    def __init__(self, text: str, code: int = 0) -> None:
-        super().__init__(text)
-        self.code = code
 
 
 @frozen

@@ -18,45 +18,23 @@ bucket must be replaced as a whole, because no other program has the rest of the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
-from threading import Lock
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from time import monotonic
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias
 from uuid import uuid4
 
 from attrs import evolve, frozen
 
 from market_index import Freshness, InvalidFreshness, OrderBook, Pair, wire
-from market_index_feeds.errors import reason_of
+from market_index_feeds.errors import Conflict, NotStored, Rejected, StoreError, UnknownOutcome, Unreachable
 from market_index_feeds.event_loop import blocking, run
+from market_index_feeds.names import shown_name
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.bucket import (
-    MAX_BATCH,
-    OPENING_SECONDS,
-    WRONG_SEQUENCE,
-    NotStored,
-    Rejected,
-    Unreachable,
-    retried,
-)
+from market_index_feeds.nats.bucket import MAX_BATCH, OPENING_SECONDS, WRONG_SEQUENCE, retried
 from market_index_feeds.nats.reading import NatsSource
 from market_index_feeds.nats.values import DELETION, HEARTBEAT_KEY, Record, key_of, value_of
-from market_index_feeds.opened import shown_name
 from market_index_feeds.source import Position, Version
-from market_index_feeds.store import (
-    BookTooLarge,
-    Conflict,
-    Receipt,
-    Store,
-    StoreBusy,
-    StoreError,
-    UnknownOutcome,
-    books_by_pair,
-    checked_pairs,
-    published_now,
-)
-
-T = TypeVar("T")
+from market_index_feeds.store import WAIT_SECONDS, CheckedChange, Receipt, Store
 
 Messages: TypeAlias = list[tuple[str, bytes, dict[str, str]]]
 """Keys, values and headers."""
@@ -74,96 +52,49 @@ class NatsStore(Store):
     """A bucket, opened for publishing. A change is retried for `wait` seconds while the servers do not answer."""
 
     def __init__(self, address: Address, wait: float) -> None:
-        super().__init__(address.shown)
-        self._wait = wait
+        super().__init__(address.shown, wait)
         self._content = NatsSource(address)
         self._bucket = self._content.bucket
         # None: it must be read, because another program may have changed it.
         self._stored: _Stored | None = None
-        self._lock = Lock()
         self._runner = asyncio.Runner()
-        self._is_closed = False
 
     def open(self, *, create: bool) -> None:
         """Connect, and create the bucket if it does not exist. Raises `StoreError`."""
-        opening = retried(lambda: self._bucket.open(create=create), OPENING_SECONDS)
         try:
-            self._run(opening, "cannot be opened")
+            with self._turn("cannot be opened"):
+                run(self._runner, retried(lambda: self._bucket.open(create=create), OPENING_SECONDS))
         except BaseException:
             self.close()
             raise
 
-    @property
-    def position(self) -> Position:
-        """The position after the last change by any program."""
-        state = self._run(retried(self._bucket.state, self._wait), "cannot be read")
+    def _position(self) -> Position:
+        state = run(self._runner, retried(self._bucket.state, self._wait))
         return Position(state.created, state.sequence)
 
-    def read(self) -> Version:
+    def _read(self) -> Version:
         """Return the content. While a change is unfinished, it is a mixture, with an invalid record of any pair."""
-        return self._run(self._read(), "cannot be read")
+        content = run(self._runner, self._refresh())
+        return evolve(content, invalid=content.invalid | {None}) if self._content.record.is_unfinished else content
 
-    def update(
-        self,
-        books: Iterable[OrderBook],
-        retract: Iterable[Pair] = (),
-        freshness: Freshness | None = None,
-        *,
-        after: Position | None = None,
-    ) -> Receipt:
-        """Retract pairs and store books. More than 1,000 are several batches, and readers wait for the last one."""
-        by_pair = books_by_pair(books)
-        pairs = checked_pairs(retract) - by_pair.keys()
-        values = self._values(by_pair)
-        return self._run(self._update(values, pairs, freshness, after), "was not written to")
+    def _write(self, change: CheckedChange, after: Position | None) -> Receipt:
+        return run(self._runner, self._changed(change, after))
 
-    def replace(self, books: Iterable[OrderBook], freshness: Freshness | None = None) -> Receipt:
-        """Make these books the whole content."""
-        by_pair = books_by_pair(books)
-        values = self._values(by_pair)
-        freshness = freshness or Freshness()
-        return self._run(self._replace(by_pair, values, freshness), "was not written to")
+    def _close(self) -> None:
+        run(self._runner, self._bucket.close())
+        blocking(self._runner.close)
 
-    def close(self) -> None:
-        """Disconnect, after the call of another thread. Closing twice does no harm."""
-        if self.is_forked:
-            return
-        with self._lock:
-            if not self._is_closed:
-                self._is_closed = True
-                run(self._runner, self._bucket.close())
-                blocking(self._runner.close)
+    def _encoded(self, book: OrderBook) -> bytes:
+        return value_of(book)
 
-    def _run(self, work: Coroutine[Any, Any, T], action: str) -> T:
-        try:
-            self.require_own_process()
-            with self._lock:
-                if self._is_closed:
-                    raise StoreError(f"{self.name} is closed")
-                return run(self._runner, work)
-        except (Unreachable, Rejected, OSError) as error:
-            raise StoreError(f"{self.name} {action}: {reason_of(error)}") from None
-        finally:
-            work.close()  # it was not started if the store cannot be used
+    @property
+    def _max_body_bytes(self) -> int:
+        return min(self._bucket.max_value_bytes, wire.MAX_ORDER_BOOK_BYTES)
 
-    def _values(self, books: Mapping[Pair, OrderBook]) -> dict[Pair, bytes]:
-        """Return the values of books. Raises `BookTooLarge`."""
-        values = {pair: value_of(book) for pair, book in books.items()}
-        limit = min(self._bucket.max_value_bytes, wire.MAX_ORDER_BOOK_BYTES)
-        large = tuple(pair for pair, value in values.items() if len(value) > limit)
-        if large:
-            others = f" and those of {len(large) - 1} others" if len(large) > 1 else ""
-            what = "bytes of JSON" if limit == wire.MAX_ORDER_BOOK_BYTES else "bytes, deflated"
-            raise BookTooLarge(
-                f"{self.name} does not accept the book of {large[0]}{others}: it must have at most {limit} {what}, "
-                f"got {len(values[large[0]])}; nothing was written",
-                large,
-            )
-        return values
-
-    async def _read(self) -> Version:
-        version = await retried(self._content.refresh, self._wait)
-        return evolve(version, invalid=version.invalid | {None}) if self._content.record.is_unfinished else version
+    async def _refresh(self) -> Version:
+        """Return the content, after reading what has changed."""
+        await retried(self._content.refresh, self._wait)
+        return self._content.content
 
     async def _load(self) -> _Stored:
         """Read the position and the record of the bucket."""
@@ -175,42 +106,25 @@ class NatsStore(Store):
             record = Record()
         return _Stored(Position(state.created, state.sequence), record)
 
-    async def _update(
-        self, values: Mapping[Pair, bytes], pairs: set[Pair], freshness: Freshness | None, after: Position | None
-    ) -> Receipt:
+    async def _changed(self, change: CheckedChange, after: Position | None) -> Receipt:
         async def attempt() -> Receipt:
-            stored, gone = self._stored, set[Pair]()
-            if pairs:
+            if change.retract or change.is_whole:
                 # Only pairs that are stored are retracted, and counted.
-                content = await retried(self._content.refresh, self._wait)
-                stored, gone = self._stored_as(content), _pairs_of(content) & pairs
-            elif stored is None or after is not None:
-                stored = await retried(self._load, self._wait)
-            if after is None and stored.record.is_unfinished:
+                content = await self._refresh()
+                stored, (values, gone) = self._stored_as(content), change.differences(content)
+            else:
+                if self._stored is None or after is not None:
+                    self._stored = await retried(self._load, self._wait)
+                stored, values, gone = self._stored, dict(change.bodies), set[Pair]()
+            if after is None and stored.record.is_unfinished and not change.is_whole:
                 raise StoreError(
                     f"{self.name} must be replaced as a whole, because its last change of more than {MAX_BATCH} "
                     "books was not finished (publish --replace, or a relay)"
                 )
-            if after not in {None, stored.position}:
-                raise self._conflict()
-            given = Freshness(stored.record.freshness.as_of) if freshness is None else freshness
-            return await self._write(values, gone, given, stored.position)
+            self._require_position(after, stored.position)
+            return await self._send(values, gone, change.freshness_after(stored.record.freshness), stored.position)
 
         return await (attempt() if after is not None else self._without_conflict(attempt))
-
-    async def _replace(
-        self, books: Mapping[Pair, OrderBook], values: Mapping[Pair, bytes], freshness: Freshness
-    ) -> Receipt:
-        async def attempt() -> Receipt:
-            content = await retried(self._content.refresh, self._wait)
-            before, invalid = content.index, content.invalid
-            changed = {
-                pair: values[pair] for pair, book in books.items() if pair in invalid or before.get(pair) != book
-            }
-            gone = _pairs_of(content) - books.keys()
-            return await self._write(changed, gone, freshness, self._stored_as(content).position)
-
-        return await self._without_conflict(attempt)
 
     def _stored_as(self, content: Version) -> _Stored:
         """Return the position and the record of the content that was read."""
@@ -225,17 +139,13 @@ class NatsStore(Store):
                 return await attempt()
             except Conflict:
                 if monotonic() > until:
-                    raise StoreBusy(
-                        f"{self.name} was not written to: others have been writing for {self._wait:g} seconds"
-                    ) from None
+                    raise self._busy("was not written to") from None
 
-    async def _write(
+    async def _send(
         self, values: Mapping[Pair, bytes], gone: Collection[Pair], freshness: Freshness, position: Position
     ) -> Receipt:
         """Store a change, if this is the position of the bucket. Raises `Conflict` if it is not."""
         self._stored = None
-        if freshness.published_at is None:
-            freshness = published_now(freshness.as_of)
         messages: Messages = [(key_of(pair), b"", dict(DELETION)) for pair in gone]
         messages += [(key_of(pair), value, {}) for pair, value in values.items()]
         messages = messages or [(HEARTBEAT_KEY, b"", {})]
@@ -246,7 +156,7 @@ class NatsStore(Store):
         record = Record(freshness, change=uuid4().hex)
         position = await self._commit(messages, record, position)
         self._stored = _Stored(position, record)
-        return Receipt(position.number, len(values), len(gone), position)
+        return Receipt(len(values), len(gone), position=position)
 
     async def _commit(self, messages: Messages, record: Record, position: Position) -> Position:
         """Store a batch with its record, if this is the position of the bucket. Return the next position.
@@ -279,7 +189,7 @@ class NatsStore(Store):
                 raise UnknownOutcome(
                     f"{self.name} did not acknowledge a change, and others have changed it since: it may be lost"
                 )
-            raise self._conflict()
+            raise Conflict(f"{self.name} was not written to: others have changed it")
 
         try:
             return await retried(attempt, self._wait)
@@ -291,22 +201,12 @@ class NatsStore(Store):
                 ) from None
             raise
 
-    def _conflict(self) -> Conflict:
-        return Conflict(f"{self.name} was not written to: others have changed it")
 
-
-def _pairs_of(content: Version) -> set[Pair]:
-    """Return the pairs of all records, also of invalid ones."""
-    return {pair for pair in {*content.index, *content.invalid} if pair is not None}
-
-
-def open_nats_store(target: str, *, wait: float, make: bool = True) -> NatsStore:
-    """Open a bucket for publishing; create it if it does not exist and `make` is true. Raises `StoreError`."""
-    if not wait >= 0:
-        raise ValueError(f"wait must be 0 or more seconds, got {wait}")
+def open_nats_store(target: str, *, wait: float = WAIT_SECONDS, create: bool = True) -> NatsStore:
+    """Open a bucket for publishing; create it if it does not exist and `create` is true. Raises `StoreError`."""
     try:
         store = NatsStore(Address.parse(target), wait)
     except ValueError as error:
         raise StoreError(f"{shown_name(target)} cannot be opened: {error}") from None
-    store.open(create=make)
+    store.open(create=create)
     return store

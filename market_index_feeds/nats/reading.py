@@ -25,22 +25,13 @@ from threading import Event
 from time import monotonic
 from typing import Final
 
-from market_index import InvalidFreshness, MarketIndex, MarketIndexError, OrderBook, Pair
-from market_index_feeds.errors import FeedError
+from market_index import InvalidFreshness, MarketIndexError, Pair
+from market_index_feeds.errors import FeedError, Unreachable
 from market_index_feeds.event_loop import pulled
+from market_index_feeds.names import shown_name
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.bucket import (
-    OPENING_SECONDS,
-    Bucket,
-    Message,
-    Rejected,
-    State,
-    Unreachable,
-    retried,
-    shown_text,
-)
+from market_index_feeds.nats.bucket import OPENING_SECONDS, Bucket, Message, State, retried, shown_text
 from market_index_feeds.nats.values import HEARTBEAT_KEY, Record, book_of, pair_of
-from market_index_feeds.opened import shown_name
 from market_index_feeds.source import UNKNOWN, NoVersion, Position, Progress, Source, Version
 
 CHECK_SECONDS: Final = 1.0
@@ -53,14 +44,14 @@ _BEHIND_POLL_SECONDS: Final = 0.005
 
 
 class NatsSource(Source):
-    """A bucket. `record` is that of its last change. While what was read is no version, `no_version` says why."""
+    """A bucket. `record` is that of its last change."""
 
     def __init__(self, address: Address) -> None:
         super().__init__(address.shown)
         self.bucket: Bucket = Bucket(address)
         self.record: Record = Record()
-        self.no_version: NoVersion | None = None
-        # The last version that no unfinished change is a part of.
+        # What was read last, and the last version that no unfinished change is a part of.
+        self._found: Version | NoVersion | None = None
         self._whole: Version | None = None
         self._connection = 0
         self._created = ""
@@ -70,15 +61,16 @@ class NatsSource(Source):
         self._keys: set[str] = set()
         self._read: dict[str, Message] = {}
         self._is_from_start = True
-        self._invalid: dict[str, Pair] = {}
+        # The pairs and the faults of the keys whose values are invalid.
+        self._invalid: dict[str, tuple[Pair, MarketIndexError]] = {}
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Yield the content, then that after each change. The first connection is retried for some seconds."""
         # The progress is that of the pages that are read.
         return pulled(self._versions(progress), stop, None)
 
-    async def refresh(self, progress: Progress | None = None) -> Version:
-        """Read what has changed, and return the content as a version: the same object if nothing has changed.
+    async def refresh(self, progress: Progress | None = None) -> Version | NoVersion:
+        """Read what has changed into `content`, and return the version: the same object if nothing has changed.
 
         Raises `Unreachable` or `Rejected`. What was read so far is not read again.
         """
@@ -114,8 +106,6 @@ class NatsSource(Source):
         try:
             while True:
                 yield await self._wait_and_read(has_changed, progress)
-        except (Unreachable, Rejected) as error:
-            raise FeedError(str(error)) from None
         finally:
             await self.bucket.close()
 
@@ -124,14 +114,14 @@ class NatsSource(Source):
             await asyncio.wait_for(has_changed.wait(), CHECK_SECONDS)
         has_changed.clear()
         if self.last is None:
-            version = await retried(lambda: self.refresh(progress), OPENING_SECONDS)
+            found = await retried(lambda: self.refresh(progress), OPENING_SECONDS)
         else:
-            version = await self.refresh()
-        if self.no_version is not None:
+            found = await self.refresh()
+        if isinstance(found, NoVersion):
             self._whole = None
-            return self.no_version
+            return found
         if not self.record.is_unfinished:
-            self._whole = version
+            self._whole = found
         return self._whole or NoVersion("contains no whole change: its last one is not finished")
 
     async def _read_page(self) -> int:
@@ -152,45 +142,39 @@ class NatsSource(Source):
         keys = self._read.keys() if self._is_from_start else self._keys | self._read.keys()
         return state.sequence == self._sequence and state.messages == len(keys)
 
-    def _apply(self) -> Version:
+    def _apply(self) -> Version | NoVersion:
         """Return the version that follows from the messages that were read."""
-        if not self._read and not self._is_from_start and self.no_version is None and self.last is not None:
-            return self.last
-        is_whole = self._is_from_start or self.no_version is not None
+        if self._found is not None and not self._read and not self._is_from_start:
+            return self._found
         if self._is_from_start:
             self._keys, self._invalid = set(), {}
         books, gone = [], list[Pair]()
         for key, message in self._read.items():
             self._keys.add(key)
             self._invalid.pop(key, None)
-            if message.value is not None:
-                books += self._books_of(key, message.value)
-            elif (pair := pair_of(key)) is not None:
-                gone.append(pair)
+            pair = pair_of(key)
+            try:
+                if message.value is not None and key != HEARTBEAT_KEY:
+                    books.append(book_of(key, message.value))
+                elif pair is not None:
+                    gone.append(pair)
+            except MarketIndexError as error:
+                if pair is None:
+                    self.reject(f"value {shown_text(key)}", error)  # it is only counted
+                else:
+                    self._invalid[key] = pair, error
+        self.reject_new({f"value {shown_text(key)}": error for key, (_, error) in self._invalid.items()})
         self.record = self._last_record()
+        self._found = self.derive(
+            books,
+            gone,
+            invalid={pair for pair, _ in self._invalid.values()},
+            is_whole=self._is_from_start,
+            freshness=UNKNOWN if self.record.is_unfinished else self.record.freshness,
+            position=Position(self._created, self._sequence),
+        )
         self._read, self._is_from_start = {}, False
-        invalid: frozenset[Pair | None] = frozenset(self._invalid.values())
-        position = Position(self._created, self._sequence)
-        if is_whole and not books and not gone:
-            self.no_version = NoVersion("contains no valid order book") if invalid else NoVersion()
-            # Not derived: the next version follows the last one.
-            return Version(MarketIndex(), invalid, position)
-        self.no_version = None
-        freshness = UNKNOWN if self.record.is_unfinished else self.record.freshness
-        return self.derive(books, gone, invalid=invalid, is_whole=is_whole, freshness=freshness, position=position)
-
-    def _books_of(self, key: str, value: bytes) -> list[OrderBook]:
-        """Return the book of a value; none if the value is invalid, or that of a heartbeat."""
-        if key == HEARTBEAT_KEY:
-            return []
-        try:
-            return [book_of(key, value)]
-        except MarketIndexError as error:
-            self.reject(f"value {shown_text(key)}", error)
-        pair = pair_of(key)
-        if pair is not None:
-            self._invalid[key] = pair
-        return []
+        return self._found
 
     def _last_record(self) -> Record:
         """Return the record of the last message; nothing is known if that was purged, or is invalid."""

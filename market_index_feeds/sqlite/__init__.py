@@ -18,8 +18,8 @@ Theory of operation
   commit.
 """
 
-from market_index_feeds.sqlite.file import WAIT_SECONDS, Synchronous, is_sqlite
+from market_index_feeds.sqlite.file import Synchronous, is_sqlite
 from market_index_feeds.sqlite.publishing import SqliteStore
 from market_index_feeds.sqlite.reading import SqliteSource
 
-__all__ = ["WAIT_SECONDS", "SqliteSource", "SqliteStore", "Synchronous", "is_sqlite"]
+__all__ = ["SqliteSource", "SqliteStore", "Synchronous", "is_sqlite"]

@@ -14,11 +14,8 @@ from typing import Final, Literal, Self, TypeAlias
 
 from attrs import frozen
 
-from market_index_feeds.errors import FeedError, reason_of
+from market_index_feeds.errors import Busy, FeedError, reason_of
 from market_index_feeds.file_lock import try_lock
-
-WAIT_SECONDS: Final = 5.0
-"""The default timeout of a writer that waits for others."""
 
 SUFFIXES: Final = {".db", ".sqlite", ".sqlite3"}
 """A file with one of these suffixes is a store, regardless of its content."""
@@ -32,6 +29,7 @@ Synchronous: TypeAlias = Literal["full", "normal"]
 Identity: TypeAlias = tuple[int, int]
 """The device and inode of a file. No other file has them while it is open or exists."""
 
+_BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _TEXT_SUFFIXES: Final = {".csv", ".json", ".jsonl", ".ndjson"}
 
 # A book of 50 levels a side fits a page of 8 KiB. `last` must fit one page.
@@ -240,7 +238,7 @@ def _has_all_pages(log: Path) -> bool:
     return size > 0 and pages.issuperset(range(1, size + 1))
 
 
-def create(path: Path) -> None:
+def create_file(path: Path) -> None:
     """Create an empty store, unless another process is faster. No process sees an incomplete one."""
     if path.suffix.lower() in _TEXT_SUFFIXES:
         raise FeedError(f"a store must be a SQLite file such as {path.stem}.db, got the name of a text file")
@@ -270,10 +268,10 @@ def errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error, UnicodeDecodeError) as error:  # the last one if a damaged schema is in a message
-        remedy = ""
-        if isinstance(error, sqlite3.Error) and code_of(error) in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
+        remedy, code = "", code_of(error) if isinstance(error, sqlite3.Error) else 0
+        if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
             remedy = f" (this user must be able to read {path.name}, and to write its folder and {path.name}-wal, -shm)"
-        raise FeedError(f"{reason_of(error)}{remedy}") from error
+        raise (Busy if code in _BUSY else FeedError)(f"{reason_of(error)}{remedy}") from error
 
 
 def code_of(error: sqlite3.Error) -> int:

@@ -11,7 +11,7 @@ from typing import Final, final
 
 from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.folder_changes import FolderChanges
-from market_index_feeds.opened import shown_name
+from market_index_feeds.names import shown_name
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
 from market_index_feeds.sqlite.file import Connection, Identity, errors
 from market_index_feeds.sqlite.rows import ROWS, Rows, is_in_history, last_change
@@ -45,11 +45,9 @@ class SqliteSource(Source):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(shown_name(os.fspath(path)))
-        # Where the last read stopped: the file, the position of its last change (None: all rows are to be read), and
-        # the rows that were rejected.
+        # Where the last read stopped: the file, and the position of its last change. None: all rows are to be read.
         self._file: Identity | None = None
         self._position: Position | None = None
-        self._rejected: set[int] = set()
         try:
             self._path = Path(path).absolute()  # the process may change its working directory
             with self._open() as connection, connection.transaction("BEGIN"):
@@ -80,12 +78,9 @@ class SqliteSource(Source):
                         polls, waited = max(polls - 1, 0), waited + interval
 
     def read_from(
-        self, connection: Connection, stop: Event, progress: Progress | None = None, *, is_target: bool = False
+        self, connection: Connection, stop: Event, progress: Progress | None = None
     ) -> Version | NoVersion | None:
-        """Read what changed since the last call, and return the version; None if `stop` is set meanwhile.
-
-        With `is_target`, a store into which nothing was published is an empty version.
-        """
+        """Read what changed since the last call, and return the version; None if `stop` is set meanwhile."""
         with connection.transaction("BEGIN") as sqlite:
             connection.require_store()
             change = last_change(sqlite)
@@ -102,15 +97,9 @@ class SqliteSource(Source):
                     progress(0, 0)
                 found.add(*row)
         found.end(is_whole=is_whole)
-        for rowid, (record, _, error) in found.invalid.items():
-            if self._file != connection.file or rowid not in self._rejected:
-                self.reject(record, error)
-        has_content = bool(found.books or found.retracted)
         # While anything is damaged, all rows are read after each change.
-        self._position = None if found.invalid or (is_whole and not has_content) else change.position
-        self._file, self._rejected = connection.file, set(found.invalid)
-        if is_whole and not has_content and not is_target:
-            return NoVersion("contains no valid order book") if found.invalid else NoVersion()
+        self._file, self._position = connection.file, None if found.invalid else change.position
+        self.reject_new({record: error for record, _, error in found.invalid.values()})
         return self.derive(
             found.books,
             found.retracted,

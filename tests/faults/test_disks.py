@@ -85,7 +85,7 @@ def test_a_full_disk_loses_only_the_change_that_does_not_fit(small_disk: Path):
                 open_store(small_disk / "another.db")
             large.unlink()
             revision = store.position.number
-            assert store.publish(book(0, 1000)).revision == revision + 1
+            assert store.publish(book(0, 1000)).position.number == revision + 1
             eventually(lambda: spots(live)[0] == "1000")
     assert stored_spots(path)[0] == "1000"
 

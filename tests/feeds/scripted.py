@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from threading import Event, Semaphore, Thread
 
 from market_index import Freshness, MarketIndex, OrderBook, Pair
 from market_index_feeds import (
     BookTooLarge,
-    Conflict,
+    CheckedChange,
     NoVersion,
     Position,
     Progress,
@@ -124,51 +124,41 @@ class MemoryStore(Store):
         self.reads = self.updates = self.closed = 0
         self.on_update: Callable[[], None] | None = None
 
-    @property
-    def position(self) -> Position:
+    def _position(self) -> Position:
         self._require_working()
         return Position("memory", self.number)
 
-    def read(self) -> Version:
+    def _read(self) -> Version:
         self._require_working()
         self.reads += 1
         return Version(self.index, self.invalid, Position("memory", self.number))
 
-    def update(
-        self,
-        books: Iterable[OrderBook],
-        retract: Iterable[Pair] = (),
-        freshness: Freshness | None = None,
-        *,
-        after: Position | None = None,
-    ) -> Receipt:
+    def _write(self, change: CheckedChange, after: Position | None) -> Receipt:
         self._require_working()
-        books, gone = list(books), [pair for pair in retract if pair in self.index]
         if self.on_update is not None:
             self.on_update()
-        if after not in {None, Position("memory", self.number)}:
-            raise Conflict(f"{self.name} was changed")
-        if too_large := tuple(book.pair for book in books if book.spot == self.too_large):
+        stored = Version(self.index, self.invalid)
+        self._require_position(after, Position("memory", self.number))
+        if too_large := tuple(pair for pair, book in change.books.items() if book.spot == self.too_large):
             raise BookTooLarge(f"{self.name}: the book of {too_large[0]} is too large", too_large)
+        bodies, gone = change.differences(stored)
         if self.failure != "lost":
-            self.index = self.index.without(*gone).with_books(*books)
-            self.index = self.index if freshness is None else self.index.with_freshness(freshness)
+            freshness = change.freshness_after(self.index.freshness)
+            self.index = self.index.without(*gone).with_books(*[change.books[pair] for pair in bodies])
+            self.index = self.index.with_freshness(freshness)
+            self.invalid = frozenset() if change.is_whole else self.invalid.difference(gone, bodies)
             self.number += 1
             self.updates += 1
         if self.failure in {"lost", "written"}:
             raise UnknownOutcome(f"{self.name} did not answer")
-        return Receipt(self.number, len(books), len(gone), Position("memory", self.number))
-
-    def replace(self, books: Iterable[OrderBook], freshness: Freshness | None = None) -> Receipt:
-        books = list(books)
-        receipt = self.update(
-            books, [pair for pair in self.index if pair not in {book.pair for book in books}], freshness
-        )
-        self.invalid = frozenset()
-        return receipt
+        return Receipt(len(bodies), len(gone), position=Position("memory", self.number))
 
     def close(self) -> None:
+        """Count the calls, and stay open."""
         self.closed += 1
+
+    def _close(self) -> None:
+        raise NotImplementedError
 
     def _require_working(self) -> None:
         if self.failure == "failing":

@@ -26,7 +26,7 @@ WRITABLE = st.integers(1, TOO_LARGE - 1)
 class Mirrored(RuleBasedStateMachine):
     """A source, its feed, and a target. The model is `read` and `written`, and their as_of."""
 
-    @initialize(spots=st.dictionaries(PAIRS, SPOTS), other=st.dictionaries(PAIRS, WRITABLE))
+    @initialize(spots=st.dictionaries(PAIRS, SPOTS, min_size=1), other=st.dictionaries(PAIRS, WRITABLE))
     def start(self, spots: dict[Pair, int], other: dict[Pair, int]) -> None:
         self.source, self.target = SteppedSource(), MemoryStore()
         self.source.books = {one: book_of(one, spot) for one, spot in spots.items()}
@@ -103,14 +103,15 @@ class Mirrored(RuleBasedStateMachine):
             self.problem = f"{kind}: {reason_of(source.error)}", False
         elif source.no_version is not None:
             self.problem = source.no_version.reason, True
+        elif not source.books:
+            self.problem = f"contains no {'valid ' if source.invalid else ''}order book", True
         else:
             stays = set[Pair | None](self.read) if None in source.invalid else source.invalid
             self.read = {one: found for one, found in self.read.items() if one in stays} | source.books
             self.read_as_of = None if source.invalid else source.freshness.as_of
             self.invalid = frozenset(source.invalid)
             self.seen |= self.read.keys()
-            is_empty = bool(source.invalid) and not self.read
-            self.problem = ("contains no valid order book", True) if is_empty else (None, False)
+            self.problem = (None, False)
         if target.failure in {"failing", "lost"}:
             return
         removed = self.written.keys() - self.read.keys()

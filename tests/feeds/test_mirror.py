@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from market_index import Freshness
-from market_index_feeds import Feed, FeedError, NoVersion, Receipt, StoreError, Target, mirror
+from market_index_feeds import Feed, FeedError, NoVersion, Position, Receipt, Store, StoreError, mirror
 from tests.feeds.contract.medium import Ticks
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.scripted import MemoryStore, SteppedSource
@@ -24,7 +24,7 @@ class Mirroring:
         self.left_out: frozenset[object] = frozenset()
         self.opened = 0
 
-    def open(self) -> Target:
+    def open(self) -> Store:
         self.opened += 1
         if self.target.failure == "failing":
             raise StoreError("memory cannot be opened")
@@ -34,7 +34,7 @@ class Mirroring:
         self.source.read_in_thread(self.run)
 
     def run(self) -> None:
-        def on_written(target: Target, receipt: Receipt) -> None:
+        def on_written(target: Store, receipt: Receipt) -> None:
             assert target is self.target
             self.receipts.append(receipt)
 
@@ -66,7 +66,7 @@ def test_the_first_version_is_reported_also_if_the_target_is_equal(mirroring: Mi
     mirroring.start()
     mirroring.source.step()
     mirroring.source.step()
-    assert mirroring.receipts == [Receipt(1)]
+    assert mirroring.receipts == [Receipt(position=Position("memory", 1))]
     assert mirroring.target.updates == 1
 
 

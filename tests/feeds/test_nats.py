@@ -378,8 +378,8 @@ class TestOpening:
         with pytest.raises(FeedError, match="cannot be read: there is no such bucket"):
             open_feed(bucket).read()
         with pytest.raises(StoreError, match="cannot be opened: there is no such bucket"):
-            open_store(bucket, make=False)
-        with pytest.raises(ValueError, match="wait must be 0 or more seconds, got -1"):
+            open_store(bucket, create=False)
+        with pytest.raises(StoreError, match="wait must be 0 or more seconds, got -1"):
             open_store(bucket, wait=-1)
 
     def test_a_missing_extra_is_named(self, monkeypatch: pytest.MonkeyPatch):
@@ -499,7 +499,7 @@ class TestChanges:
         with open_store(bucket) as store:
             store.publish(book(2, 1))
             large = OrderBook.from_levels(pair(1), bids=[(f"0.{n**9:028}", n) for n in range(1, 200)])
-            with pytest.raises(BookTooLarge, match="must have at most 2488 bytes, deflated, got") as raised:
+            with pytest.raises(BookTooLarge, match="must be stored in at most 2488 bytes, got") as raised:
                 store.publish(book(2, 2), large)
             assert raised.value.pairs == (pair(1),)
             with pytest.raises(StoreError, match="maximum bytes exceeded") as full:
@@ -578,7 +578,7 @@ class TestLostReplies:
             open_store(f"{url}/{nats.name_of(bucket)}", wait=wait) as store,
             pytest.MonkeyPatch.context() as patches,
         ):
-            before = store.publish(book(1, 1)).revision
+            before = store.publish(book(1, 1)).position.number
             patches.setattr("market_index_feeds.nats.bucket.REQUEST_SECONDS", 0.3)
             # Otherwise a store that was idle for a second asks first, and only that answer would be lost.
             patches.setattr("market_index_feeds.nats.bucket.IDLE_SECONDS", DEADLINE_SECONDS)
@@ -593,7 +593,7 @@ class TestLostReplies:
 
             repairing = in_thread(repair)
             try:
-                assert store.publish(book(1, 2), book(2, 2)).revision == before + 2
+                assert store.publish(book(1, 2), book(2, 2)).position.number == before + 2
             finally:
                 repairing.join()
                 is_up.set()

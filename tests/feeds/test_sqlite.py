@@ -107,7 +107,7 @@ class TestDamagedRows:
             receipt = store.update([book(2, 5)])
             reader.until(lambda version: version.position == receipt.position)
             assert (spots(reader.index), reader.index.as_of) == (CONTENT | {2: "5"}, "slot 1" if is_known else None)
-            assert (reader.versions[-1].invalid, receipt.revision) == (frozenset(), 3)
+            assert (reader.versions[-1].invalid, receipt.position.number) == (frozenset(), 3)
 
     def test_a_valid_digest_does_not_make_a_change(self, filled: Path):
         digest = rows._digest_of_change((2, b"token", b"\x07", None, 3))
@@ -496,7 +496,7 @@ class TestOpening:
         with pytest.raises(FeedError, match=f"market.db cannot be opened: .*{reason}"):
             open_feed(path)
         with pytest.raises(StoreError, match=f"market.db cannot be opened: .*{reason}"):
-            open_store(path, make=False)
+            open_store(path, create=False)
         assert (path.read_bytes() if path.is_file() else b"") == before
 
     def test_a_missing_file_beside_a_log_is_refused(self, path: Path):
@@ -517,12 +517,13 @@ class TestOpening:
         ("options", "reason"),
         [
             ({"wait": -1}, "wait must be 0 or more"),
-            ({"wait": float("nan")}, "wait"),
-            ({"synchronous": "off"}, "'full'"),
+            ({"wait": float("nan")}, "wait must be 0 or more seconds, got nan"),
+            ({"wait": "1"}, "wait must be 0 or more seconds, got '1'"),
+            ({"synchronous": "off"}, "synchronous must be 'full' or 'normal', got 'off'"),
         ],
     )
     def test_an_invalid_option_is_refused(self, path: Path, options: dict[str, object], reason: str):
-        with pytest.raises(ValueError, match=reason):
+        with pytest.raises(StoreError, match=f"market.db cannot be opened: {reason}"):
             open_store(path, **options)  # type: ignore[arg-type]  # invalid on purpose
         assert not path.exists()
 

@@ -25,7 +25,7 @@ from market_index import (
 from market_index.prices import parse_price, parse_prices
 from market_index.wire import parse_time
 from market_index_feeds.lines import Line
-from market_index_feeds.opened import without_credentials
+from market_index_feeds.names import without_credentials
 from market_index_feeds.orders import Blocks
 from tests.oracles import grammar
 from tests.oracles.comparison import (

@@ -223,7 +223,8 @@ books = live.current
 with open_store(sys.argv[2]) as store:
     receipt = store.publish(*books.values())
 decoded = [wire.order_book_from_json(wire.order_book_to_json(book)) for book in books.values()]
-print(receipt.published, receipt.revision, open_feed(sys.argv[2]).read() == books, decoded == list(books.values()))
+is_same = open_feed(sys.argv[2]).read() == books
+print(receipt.published, receipt.position.number, is_same, decoded == list(books.values()))
 """
 
 MOUNTED = """

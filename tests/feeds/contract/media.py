@@ -10,13 +10,14 @@ from tests.feeds.contract.buckets import NatsBucket
 from tests.feeds.contract.lines import AppendedLines, OrderLines, PipedLines, RecordedLines, RenamedLines
 from tests.feeds.contract.medium import Can, Medium
 from tests.feeds.contract.services import PolledService, StreamedService
-from tests.feeds.contract.stores import SqliteFile
+from tests.feeds.contract.stores import RecordedFile, SqliteFile
 
 MEDIA: Final[tuple[type[Medium], ...]] = (
     AppendedLines,
     RenamedLines,
     PipedLines,
     RecordedLines,
+    RecordedFile,
     OrderLines,
     SqliteFile,
     NatsBucket,

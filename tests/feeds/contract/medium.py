@@ -46,7 +46,9 @@ class Can(Enum):
     HIDE = auto()  # it can become unreadable, and readable again
     BLANK = auto()  # nothing was ever published into it
     MANY = auto()  # several readers can read it
-    STORE = auto()  # `open_store` opens it
+    STORE = auto()  # it is a store
+    SEVERAL = auto()  # several publishers can have it open
+    REVISIONS = auto()  # its readers know its positions
 
 
 class Medium(ABC):

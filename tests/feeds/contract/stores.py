@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from market_index import Freshness, OrderBook, Pair, wire
-from market_index_feeds import Receipt, Store, Version, open_store
+from market_index_feeds import Receipt, Recorder, Store, Version, open_store
 from tests.feeds.contract.medium import Can, Fence, Medium
 from tests.feeds.made_up import pair as made_up_pair
 
 STORE = frozenset(Can)
 """A store can do everything."""
+
+RECORDING = STORE - {Can.SEVERAL, Can.NAMED, Can.UNNAMED, Can.REVISIONS, Can.HIDE}
+"""One recorder at a time has a recording open, which never has an invalid record. Its reader is one of lines."""
 
 
 class StoreMedium(Medium):
@@ -35,12 +38,39 @@ class StoreMedium(Medium):
     def _change(self, change: Callable[[Store], Receipt]) -> Fence:
         with self.store() as store:
             position = change(store).position
-        assert position is not None
 
         def is_reached(version: Version) -> bool:
             return version.position is not None and version.position.number >= position.number
 
         return is_reached
+
+
+class RecordedFile(StoreMedium):
+    """A recording, opened for each change, and followed as a file of lines."""
+
+    can = RECORDING
+
+    def __init__(self, path: Path, request: pytest.FixtureRequest) -> None:
+        super().__init__(path, request)
+        self.file = path / "recording.ndjson"
+        self.file.touch()
+
+    @property
+    def name(self) -> str:
+        return str(self.file)
+
+    def store(self) -> Store:
+        return Recorder(self.file)
+
+    def _change(self, change: Callable[[Store], Receipt]) -> Fence:
+        with self.store() as store:
+            change(store)
+            content = store.read().index
+        return lambda version: version.index == content and version.index.freshness == content.freshness
+
+    def reset(self) -> None:
+        (self.path / "new").touch()
+        (self.path / "new").rename(self.file)
 
 
 class SqliteFile(StoreMedium):

@@ -124,7 +124,7 @@ def test_an_invalid_record_keeps_the_book_of_its_pair(medium: Medium, caplog: py
         assert (reader.index.as_of, reader.versions[-1].invalid) == ("slot 3", frozenset())
 
 
-@law(Can.STORE)
+@law(Can.STORE, Can.NAMED)
 def test_a_reader_that_has_no_valid_book_of_an_invalid_record_lacks_the_pair(medium: Medium):
     medium.write(book(1, 1), book(2, 1), freshness=Freshness("slot 1"))
     # Overwritten as a whole: a file has only the invalid line of the pair.
@@ -135,7 +135,7 @@ def test_a_reader_that_has_no_valid_book_of_an_invalid_record_lacks_the_pair(med
         assert (reader.index.as_of, reader.versions[-1].invalid) == (None, frozenset({THREE}))
 
 
-@law(Can.STORE)
+@law(Can.STORE, Can.NAMED)
 @pytest.mark.decision(24)
 def test_a_store_whose_records_are_all_invalid_is_a_problem(medium: Medium, live: LiveIndex):
     medium.write(book(1, 1))
@@ -214,7 +214,7 @@ def test_a_source_that_was_recreated_keeps_what_it_showed(medium: Medium):
         assert reader.versions[-1].invalid == frozenset()
 
 
-@law(Can.STORE)
+@law(Can.STORE, Can.NAMED)
 @pytest.mark.decision(31)
 def test_a_recreated_store_without_a_valid_record_keeps_what_it_showed(medium: Medium):
     with Reader(medium.feed()) as reader:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from market_index import Freshness, InvalidOrderBook, OrderBook, Pair
+from market_index import Freshness, InvalidFreshness, InvalidOrderBook, OrderBook, Pair
 from market_index_feeds import BookTooLarge, Conflict, Position, Receipt, StoreError
 from tests.feeds.contract.media import law
 from tests.feeds.contract.medium import Can, Medium, Reader
@@ -22,7 +22,9 @@ NOW = datetime(2026, 11, 22, 4, 17, 3, 123000, tzinfo=UTC)
 
 @law(Can.STORE)
 def test_a_store_reads_what_was_published(medium: Medium):
-    with medium.store() as store, medium.store() as other:
+    with ExitStack() as stack:
+        store = stack.enter_context(medium.store())
+        stores = [store, stack.enter_context(medium.store())] if Can.SEVERAL in medium.can else [store]
         assert (len(store.read().index), store.position.number) == (0, 0)
         model: dict[Pair, OrderBook] = {}
         for number in range(1, 12):
@@ -32,7 +34,7 @@ def test_a_store_reads_what_was_published(medium: Medium):
             removed = [one for one in gone if one in model and one not in change]
             model = {one: found for one, found in model.items() if one not in gone} | change
             assert (receipt.published, receipt.retracted) == (len(change), len(removed))
-            for opened in (store, other):
+            for opened in stores:
                 version = opened.read()
                 assert (dict(version.index), version.index.as_of, version.invalid) == (
                     model,
@@ -54,7 +56,7 @@ def test_receipts_have_rising_revisions(medium: Medium):
             store.update([]),
         ]
         assert [(one.published, one.retracted) for one in receipts] == [(2, 0), (1, 0), (0, 1), (1, 0), (0, 0)]
-        revisions = [one.revision for one in receipts]
+        revisions = [one.position.number for one in receipts]
         assert revisions == sorted(set(revisions))
         assert spots(store.read().index) == {2: "1", 3: "3"}
 
@@ -84,7 +86,7 @@ def test_what_is_not_given_of_a_freshness_is_kept_or_now(medium: Medium):
         assert store.read().index.as_of is None
 
 
-@law(Can.STORE)
+@law(Can.STORE, Can.SEVERAL)
 def test_a_change_after_another_writer_conflicts_and_changes_nothing(medium: Medium):
     with medium.store() as one, medium.store() as two:
         first = one.update([book(1, 1)], after=one.position)
@@ -100,15 +102,36 @@ def test_a_change_after_another_writer_conflicts_and_changes_nothing(medium: Med
 
 
 @law(Can.STORE)
+def test_a_change_after_another_position_conflicts_and_changes_nothing(medium: Medium):
+    with medium.store() as store:
+        first, second = store.publish(book(1, 1)).position, store.publish(book(1, 2)).position
+        for after in (first, Position("another run", second.number), Position(second.run, second.number + 1)):
+            with pytest.raises(Conflict, match="others have changed it"):
+                store.update([book(1, 3)], [TWO], after=after)
+        assert (spots(store.read().index), store.position) == ({1: "2"}, second)
+        store.update([book(1, 3)], after=second)
+        assert spots(store.read().index) == {1: "3"}
+
+
+@law(Can.STORE)
 @pytest.mark.parametrize(
-    ("books", "retract", "error"),
-    [([book(1, 2), "a book"], [], InvalidOrderBook), ([book(1, 2)], ["a pair"], TypeError)],
+    ("books", "retract", "freshness", "error"),
+    [
+        ([book(1, 2), "a book"], [], None, InvalidOrderBook),
+        ([book(1, 2)], ["a pair"], None, TypeError),
+        ([book(1, 2)], [], "slot 1", InvalidFreshness),
+    ],
 )
-def test_an_invalid_argument_changes_nothing(medium: Medium, books: Any, retract: Any, error: type[Exception]):
+def test_an_invalid_argument_changes_nothing(
+    medium: Medium, books: Any, retract: Any, freshness: Any, error: type[Exception]
+):
     with medium.store() as store:
         receipt = store.publish(book(1, 1))
         with pytest.raises(error):
-            store.update(books, retract)
+            store.update(books, retract, freshness)
+        if not retract:
+            with pytest.raises(error):
+                store.replace(books, freshness)
         assert (spots(store.read().index), store.position) == ({1: "1"}, receipt.position)
 
 
@@ -125,7 +148,7 @@ def test_a_book_above_the_limit_is_named_and_changes_nothing(medium: Medium, mon
         assert (spots(store.read().index), store.position) == ({1: "1"}, receipt.position)
 
 
-@law(Can.STORE)
+@law(Can.STORE, Can.NAMED)
 def test_a_change_repairs_invalid_records(medium: Medium):
     with medium.store() as store:
         store.publish(book(1, 1), book(2, 1), book(3, 1))
@@ -144,7 +167,7 @@ def test_a_change_repairs_invalid_records(medium: Medium):
         assert spots(feed.read()) == {1: "1", 2: "1"}
 
 
-@law(Can.STORE)
+@law(Can.STORE, Can.SEVERAL)
 def test_threads_and_several_openers_take_turns(medium: Medium):
     with ExitStack() as stack:
         stores = [stack.enter_context(medium.store()) for _ in range(2)]
@@ -158,7 +181,7 @@ def test_threads_and_several_openers_take_turns(medium: Medium):
             thread.start()
         for thread in threads:
             thread.join()
-        assert len({one.revision for one in receipts}) == 20
+        assert len({one.position.number for one in receipts}) == 20
         assert spots(stores[0].read().index) == dict.fromkeys(range(1, 5), "5")
 
 
@@ -171,6 +194,25 @@ def test_a_closed_store_raises(medium: Medium):
     for use in (lambda: store.publish(book(1, 2)), store.read, lambda: store.position, lambda: store.replace([])):
         with pytest.raises(StoreError, match="closed"):
             use()
+
+
+@law(Can.STORE)
+def test_a_store_that_a_signal_handler_closes_is_closed_after_the_call(medium: Medium, monkeypatch: pytest.MonkeyPatch):
+    with medium.store() as store:
+        write = store._write
+
+        def interrupted(*arguments: Any) -> Receipt:
+            store.close()
+            with pytest.raises(StoreError, match="in the middle of another change"):
+                store.read()
+            return write(*arguments)
+
+        monkeypatch.setattr(store, "_write", interrupted)
+        assert store.publish(book(1, 1)).published == 1
+        with pytest.raises(StoreError, match="closed"):
+            store.publish(book(1, 2))
+    with medium.store() as again:
+        assert spots(again.read().index) == {1: "1"}
 
 
 @law(Can.STORE)
@@ -191,10 +233,10 @@ def test_a_store_cannot_be_used_in_a_forked_process(medium: Medium):
         assert spots(store.read().index) == {1: "1", 2: "9"}
 
 
-@law(Can.STORE)
+@law(Can.STORE, Can.REVISIONS)
 def test_the_revision_of_a_feed_is_that_of_the_store(medium: Medium):
     with Reader(medium.feed()) as reader, medium.store() as store:
         for spot in range(1, 4):
             receipt = store.publish(book(1, spot))
             reader.until(lambda version: version.position == receipt.position)  # noqa: B023  # called at once
-            assert reader.feed.revision == receipt.revision
+            assert reader.feed.revision == receipt.position.number

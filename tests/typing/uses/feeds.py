@@ -74,7 +74,7 @@ def write(store: Store, book: OrderBook) -> None:
     store.replace([book], "slot 1")  # error: mypy[arg-type] pyright[reportArgumentType]
 
 
-assert_type(open_store("market.db", wait=0.5, synchronous="normal", make=False), Store)
+assert_type(open_store("market.db", wait=0.5, synchronous="normal", create=False), Store)
 open_store("market.db", synchronous="FULL")  # error: mypy[arg-type] pyright[reportArgumentType]
 Store("market.db")  # error: mypy[abstract] pyright[reportAbstractUsage]
 

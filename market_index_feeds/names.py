@@ -1,31 +1,13 @@
-"""What feeds and stores have in common: both are opened by a name that may contain credentials, and are closed."""
+"""Names of feeds and stores in messages. A name may contain credentials, which no message shows."""
 
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from market_index.errors import safe_repr
 
 _USERINFO_MARK: Final = re.compile(r":/*|//")
-
-
-class Closeable(ABC):
-    """An object that is open until `close`, which the end of a `with` block calls."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close it. Closing twice does no harm."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def shown_name(name: str) -> str:
