@@ -24,36 +24,13 @@ from market_index import AssetId, InvalidOrderBook, InvalidPrice, Order, Pair, S
 from market_index_feeds.kupo.datum import Skipped
 from market_index_feeds.kupo.exchanges import Candidate, Exchange, Fill, Offer
 from market_index_feeds.kupo.outputs import Output, Spend, id_of, output_of, spend_of
+from market_index_feeds.venue_orders import EXPIRED, VenueOrder
 
 SLOT_SECONDS: Final = 1
 """The duration of a slot, on the main network and on the public test networks."""
 
-EXPIRED: Final = "expired"
-"""Why an order is not shown after its end. Its pair stays listed until the end of the window."""
-
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LAST: Final = datetime.max.replace(tzinfo=UTC)
-
-
-@frozen
-class VenueOrder:
-    """An order with the venue where it can be filled, which a router must know.
-
-    `fee` is what the venue takes on top of the price, in words. The order can be filled from `starts_at` to
-    `expires_at`, in UTC; None if it is not limited.
-    """
-
-    order: Order
-    venue: str
-    fee: str
-    starts_at: datetime | None = None
-    expires_at: datetime | None = None
-
-    def hidden_because(self, now: datetime) -> str | None:
-        """Return why it cannot be filled at a moment, None if it can."""
-        if self.starts_at is not None and self.starts_at > now:
-            return "not active yet"
-        return None if self.expires_at is None or self.expires_at >= now else EXPIRED
 
 
 @frozen

@@ -31,8 +31,8 @@ from market_index_feeds.errors import FeedError
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.http import Address, Client, Response
 from market_index_feeds.kupo.exchanges import EXCHANGES, Exchange
-from market_index_feeds.kupo.ledger import Match, Outputs
-from market_index_feeds.source import NoVersion, Progress, Source, Version
+from market_index_feeds.kupo.ledger import Match, Outputs, State
+from market_index_feeds.source import LOGGED_PER_MINUTE, NoVersion, Progress, Source, Version, utc_now
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class KupoSource(Source):
         hours: int = WINDOW_HOURS,
         exchanges: Iterable[Exchange] = EXCHANGES,
         headers: Mapping[str, str] = {},
-        now: Callable[[], datetime],
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._address = Address(url, headers)
         super().__init__(f"kupo:{self._address.name}")
@@ -104,7 +104,7 @@ class KupoSource(Source):
         self._point: Point | None = None
         self._knows_spent = True
         self._orders = RestingOrders()
-        self._logged: set[str] = set()
+        self._shown = State()
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Yield a version for each block, and for each order that starts or expires."""
@@ -117,7 +117,8 @@ class KupoSource(Source):
                     found = await self._follow(client)
                 except (FeedError, OSError):
                     # Orders start and expire also while Kupo cannot be read.
-                    self._show()
+                    if self._point is not None:
+                        self._show()
                     raise
                 yield found or self._show()
                 await asyncio.sleep(POLL_SECONDS)
@@ -146,22 +147,16 @@ class KupoSource(Source):
 
     async def _read(self, client: Client, point: Point) -> None:
         """Read what changed since the last block, or everything. Raises `_Moved`."""
-        last = self._point
-        changed: list[Match] | None = None
+        stored = await client.get(f"/checkpoints/{point.slot}?strict", _HEADERS, max_bytes=MAX_BYTES)
+        # A Dolos does not have this resource.
+        if stored.status == 200 and stored.body.strip() == b"null":
+            raise _Moved
+        last, changed = self._point, None
         if last is not None and last.slot < point.slot and self._knows_spent:
             changed = await self._matches(client, point, f"unspent&created_after={last}", f"spent_after={last}")
         is_whole = changed is None
         if changed is None:
-            changed = await self._matches(client, point, "unspent") or []
-            spent = None
-            if self._knows_spent:
-                first = self._outputs.first_slot(point.slot)
-                spent = await self._matches(client, point, f"spent_after={first}")
-                if spent is None:
-                    self._knows_spent = False
-                    LOG.warning("%s: it knows no spent outputs, so spot prices are unknown", self.name)
-            # An output that was spent meanwhile is in both; the later response is right.
-            changed += spent or []
+            changed = await self._all_matches(client, point)
         if _point_of(await client.get("/health", _HEADERS, max_bytes=MAX_BYTES)) != point:
             raise _Moved
         try:
@@ -170,12 +165,19 @@ class KupoSource(Source):
             raise FeedError(f"a match of Kupo is not valid: {error!r}") from None
         self._point = point
 
+    async def _all_matches(self, client: Client, point: Point) -> list[Match]:
+        """Return the unspent outputs, and those that were spent within the window."""
+        matches = await self._matches(client, point, "unspent")
+        spent = None
+        if self._knows_spent:
+            spent = await self._matches(client, point, f"spent_after={self._outputs.first_slot(point.slot)}")
+        if spent is None and self._knows_spent:
+            LOG.warning("%s: Kupo knows no spent outputs (as a Dolos), so spot prices are unknown", self.name)
+            self._knows_spent = False
+        return [*(matches or ()), *(spent or ())]
+
     async def _matches(self, client: Client, point: Point, *queries: str) -> list[Match] | None:
         """Return the matches of all exchanges; None if Kupo rejects a query, such as one after an unknown block."""
-        stored = await client.get(f"/checkpoints/{point.slot}?strict", _HEADERS, max_bytes=MAX_BYTES)
-        # A Dolos does not have this resource.
-        if stored.status == 200 and stored.body.strip() == b"null":
-            raise _Moved
         matches: list[Match] = []
         for exchange in self._exchanges:
             for query in queries:
@@ -189,9 +191,28 @@ class KupoSource(Source):
                 matches += _list_of(response, target)
         return matches
 
-    def _show(self) -> Version | NoVersion:
+    def _show(self) -> Version:
         """Return the version of the last block at this moment."""
-        raise NotImplementedError
+        now, before, point = self._outputs.at(self._now()), self._shown, self._point
+        orders = self._orders.apply(
+            {key: one.order for key, one in now.orders.items() if before.orders.get(key) is not one},
+            [key for key in before.orders if key not in now.orders],
+            {pair: spot for pair, spot in now.spots.items() if pair not in before.spots or before.spots[pair] != spot},
+            f"slot {point.slot} {point.hash[:8]}" if point else None,
+        )
+        self._orders = orders = orders.untrack(*[pair for pair in before.spots if pair not in now.spots])
+        self._shown = now
+        self._log_skipped(now.skipped, before.skipped)
+        return self.version_of(orders.index, orders=orders, venue_orders=now.orders, skipped=now.skipped)
+
+    def _log_skipped(self, skipped: Mapping[str, str], before: Mapping[str, str]) -> None:
+        """Log each output that is skipped, once."""
+        new = [key for key in skipped if key not in before]
+        for key in new[:LOGGED_PER_MINUTE]:
+            LOG.info("%s: output %s skipped: %s", self.name, key, skipped[key])
+        if len(new) > LOGGED_PER_MINUTE:
+            more = len(new) - LOGGED_PER_MINUTE
+            LOG.info("%s: %d more outputs skipped (market-index orders --skipped lists all)", self.name, more)
 
 
 def _require_ok(response: Response, target: str) -> None:

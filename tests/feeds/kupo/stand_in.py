@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
@@ -99,6 +99,7 @@ class Handler(BaseHTTPRequestHandler):
     """Answers `/health`, `/checkpoints/<slot>?strict` and `/matches/<pattern>`."""
 
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # one packet for the head and the body: otherwise each response waits for an acknowledgement
     kupo: Kupo
 
     def do_GET(self) -> None:
@@ -118,10 +119,10 @@ class Handler(BaseHTTPRequestHandler):
             case _, ["health"]:
                 self.send(200, {"connection_status": "connected"}, with_point=True)
             case _, ["checkpoints", slot] if not kupo.is_dolos:
-                stored = self.blocks[: kupo.stored]
-                self.send(200, next((block.point for block in stored if block.slot == int(slot)), None), with_point=True)
-            case _, ["matches", pattern]:
-                self.send_matches(kupo.matches(self.blocks[: kupo.stored], pattern, options))
+                points = [block.point for block in self.blocks[: kupo.stored] if block.slot == int(slot)]
+                self.send(200, points[0] if points else None, with_point=True)
+            case _, ["matches", *pattern]:
+                self.send_matches(kupo.matches(self.blocks[: kupo.stored], "/".join(pattern), options))
             case _:
                 self.send(404, {"hint": "not found"})
 
@@ -214,7 +215,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with suppress(KeyboardInterrupt):
         main()
-    except KeyboardInterrupt:
-        pass
