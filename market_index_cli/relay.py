@@ -42,7 +42,7 @@ def relay(source: str, target: str, *, wait: float, log_format: str, log_level: 
     if os.path.realpath(source) == os.path.realpath(target):
         raise click.UsageError("STORE must be another one than FEED")
     with opened_until_signal(source, log_format, log_level) as feed:
-        if not feed.followed_by_many and not source.startswith(("orders:", "replay:", "sample:")):
+        if feed.is_stream and not source.startswith(("orders:", "replay:", "sample:")):
             raise click.UsageError(
                 "FEED must have all pairs of STORE, got a stream of order books: use market-index publish"
             )

@@ -137,7 +137,7 @@ def _once(source: str, base: str, quote: str, display: Display) -> Iterator[tupl
     """Yield the book of a pair, and its freshness. Of a store or a service, no other book is read."""
     pair = exact_pair(base, quote)
     with suppress(PairNotFound), open_feed(source) as feed:
-        if pair is not None and feed.followed_by_many:
+        if pair is not None and not feed.is_stream:
             found = feed.read_order_book(pair)
             yield found, Freshness() if feed.version is None else feed.version.index.freshness
             return

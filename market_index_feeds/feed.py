@@ -31,9 +31,33 @@ MAX_TIMES: Final = 64
 """How many publish times are remembered: more than the replicas of a service, which may alternate between two times."""
 
 
+class _Either(Event):
+    """An event that is set once that of a feed or that of its caller is set.
+
+    It waits for the event of the caller, so it notices at the end of a wait that the feed was closed.
+    """
+
+    def __init__(self, feed: Event, caller: Event) -> None:
+        super().__init__()
+        self._feed, self._caller = feed, caller
+
+    def is_set(self) -> bool:
+        return self._feed.is_set() or self._caller.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self.is_set() or self._caller.wait(timeout) or self.is_set()
+
+
 @final
 class Feed(Closeable):
     """A source of order books. Open it with `open_feed`; then start it, iterate over its versions, or read it once.
+
+        NEW ──start, versions, read, read_order_book──▶ IN USE
+         │                                                │
+         └─────────close─────────▶ CLOSED ◀──close, the end of a read──┘
+
+    A feed is used once: in another state than NEW, these four methods raise `FeedError`. A closed feed shows and yields
+    nothing more.
 
     `version` is the last version, None before the first one. It is replaced atomically. `problem` is why it is not
     known to be the content of the source, None while the source is healthy. `is_unknown` is whether only the publisher
@@ -53,8 +77,9 @@ class Feed(Closeable):
         self._healthy_at = self._published_at = self._changed_at = -inf
         self._failing_since = 0.0
         self._times: deque[datetime] = deque(maxlen=MAX_TIMES)
-        self._is_open = False
-        self._stop = Event()
+        self._is_used = False
+        # `_stop` is what the source waits for: `_closed`, or the event of the caller too.
+        self._closed = self._stop = Event()
         self._thread: Thread | None = None
         # `_tried`: set once `start` may return. `_ended`: once the thread shows nothing more.
         self._tried, self._ended = Event(), Event()
@@ -69,9 +94,9 @@ class Feed(Closeable):
         return self._source.name
 
     @property
-    def followed_by_many(self) -> bool:
-        """Whether several processes can each follow the source by themselves."""
-        return not self._source.is_stream
+    def is_stream(self) -> bool:
+        """Whether the source can be read only once, by one process."""
+        return self._source.is_stream
 
     @property
     def is_endless(self) -> bool:
@@ -128,12 +153,12 @@ class Feed(Closeable):
         the first version, or with a `problem` if the source has none yet. Once started, the feed raises nothing.
 
         Raises:
-            FeedError: The source cannot be read, or the feed was closed meanwhile. Nothing was shown.
+            FeedError: The source cannot be read, or the feed is closed or in use. Nothing was shown.
             TypeError: `live` is not a `LiveIndex`.
         """
         if type(live) is not LiveIndex:
             raise TypeError(f"live must be a LiveIndex, got {type(live).__name__}: {safe_repr(live)}")
-        self._open()
+        self._use()
         arguments = (live, self._versions(progress))
         thread = Thread(target=self._show, args=arguments, name=f"feed {self.source}", daemon=True)
         try:
@@ -144,7 +169,7 @@ class Feed(Closeable):
         self._tried.wait()
         if self._error is not None:
             raise self._error
-        if self._stop.is_set():
+        if self._closed.is_set():
             raise FeedError(f"{self.source} was closed while it was loaded")
 
     def read(self, progress: Progress | None = None) -> MarketIndex:
@@ -153,9 +178,12 @@ class Feed(Closeable):
         A stream is read to its end, and a loop to its first version.
 
         Raises:
-            FeedError: The source cannot be read, or has no version.
+            FeedError: The source cannot be read, or has no version, or the feed is closed or in use.
         """
-        self._open()
+        self._use()
+        return self._read(progress)
+
+    def _read(self, progress: Progress | None = None) -> MarketIndex:
         try:
             with closing(self._source.versions(self._stop, progress)) as versions:
                 for found in versions:
@@ -163,7 +191,7 @@ class Feed(Closeable):
                         self.problem, self.is_unknown = found.reason, True
                     else:
                         self._note(found)
-                    if self.followed_by_many or self.is_endless:
+                    if self.is_endless or not self.is_stream:
                         break
         except (FeedError, OSError) as error:
             raise self._unreadable(error) from None
@@ -181,12 +209,14 @@ class Feed(Closeable):
             FeedError: As for `read`.
             PairNotFound: The source does not have the pair.
         """
+        self._use()
         try:
             version = self._source.read_order_book(pair)
         except (FeedError, OSError) as error:
+            self.close()
             raise self._unreadable(error) from None
         if version is None:
-            return self.read().order_book(pair)
+            return self._read().order_book(pair)
         self.close()
         self.version = version
         return version.index.order_book(pair)
@@ -199,11 +229,12 @@ class Feed(Closeable):
         version, only a stream that fails raises.
 
         Raises:
-            FeedError: The source cannot be read at the first attempt, or a stream cannot be read.
+            FeedError: The source cannot be read at the first attempt, or a stream cannot be read, or the feed is closed
+                or in use.
         """
-        self._open()
+        self._use()
         if stop is not None:
-            self._stop = stop
+            self._stop = _Either(self._closed, stop)
         return self._versions(progress)
 
     def close(self) -> None:
@@ -211,15 +242,16 @@ class Feed(Closeable):
 
         A thread that is blocked in a system call is abandoned; it shows nothing more.
         """
-        self._stop.set()
+        self._closed.set()
         self._tried.set()
         if self._thread is not None and self._thread is not current_thread() and not self._ended.wait(CLOSE_SECONDS):
             LOG.warning("%s: closed, but a read of it has not returned yet", self.source)
 
-    def _open(self) -> None:
-        if self._is_open:
-            raise RuntimeError("a feed is started once, or read once")
-        self._is_open = True
+    def _use(self) -> None:
+        if self._is_used or self._closed.is_set():
+            state = "closed" if self._closed.is_set() else "in use"
+            raise FeedError(f"{self.source} is {state}: a feed is started once, or read once")
+        self._is_used = True
 
     def _versions(self, progress: Progress | None) -> Generator[Version, None, None]:
         stop, backoff = self._stop, 0.0
@@ -238,7 +270,7 @@ class Feed(Closeable):
             else:
                 self._end()
                 return
-            if self.version is not None:
+            if self.version is not None and not stop.is_set():
                 yield self.version
             backoff = next_backoff(backoff)
             if stop.wait(backoff):
@@ -258,6 +290,8 @@ class Feed(Closeable):
                 self._tried.set()
         except BaseException as error:  # noqa: BLE001  # `start` raises it
             self._error = error
+            if self._tried.is_set() and not isinstance(error, FeedError):  # `_fail` has reported that
+                self._report(f"is no longer followed: {safe_repr(error)}", is_unknown=True)
         finally:
             self._source.log_unlogged()
             self._ended.set()

@@ -139,7 +139,7 @@ class Store(Closeable):
     def _require_position(self, after: Position | None, position: Position) -> None:
         """Raise `Conflict` if a change is only valid after another position than that of the store."""
         if after not in {None, position}:
-            raise Conflict(f"{self.name} was not written to: others have changed it (revision {position.number})")
+            raise Conflict(f"{self.name} was not written to: others have changed it")
 
     def _busy(self, action: str) -> StoreBusy:
         return StoreBusy(f"{self.name} {action}: others have been writing for {self._wait:g} seconds")

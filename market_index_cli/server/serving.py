@@ -58,7 +58,7 @@ def run(settings: Settings) -> int:
     with opened as feed, _listener(settings) as listener:
         if settings.workers == 1:
             _serve(settings, feed, listener, Counters())
-        elif not feed.followed_by_many:
+        elif feed.is_stream:
             raise click.UsageError(f"{feed.source} can be read by only one process: omit --workers")
         else:
             table = multiprocessing.get_context("spawn").RawArray("d", Counters.table_cells(settings.workers))

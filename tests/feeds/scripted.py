@@ -33,7 +33,7 @@ class ScriptedSource(Source):
         self.books: dict[Pair, OrderBook] = {}
         self.invalid: set[Pair | None] = set()
         self.freshness = Freshness()
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.no_version: NoVersion | None = None
         self.has_ended = False
         self.reads = 0

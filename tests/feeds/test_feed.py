@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from math import inf
 from pathlib import Path
@@ -241,12 +242,13 @@ class TestStart:
         assert "closed while it was loaded" in str(raised[0])
         assert len(live.current) == 0
 
-    def test_it_is_started_or_read_once(self, source: ScriptedSource):
-        feed = Feed(source)
-        assert spots(feed.read()) == {1: "1"}
-        for again in (feed.read, feed.versions, lambda: feed.start(LiveIndex())):
-            with pytest.raises(RuntimeError, match="once"):
-                again()
+    def test_an_exit_of_the_thread_is_a_problem(self, source: ScriptedSource):
+        live = LiveIndex()
+        with Feed(source) as feed:
+            feed.start(live)
+            source.error = SystemExit(3)
+            eventually(lambda: (feed.problem, feed.is_unknown) == ("is no longer followed: SystemExit(3)", True))
+            assert spots(live) == {1: "1"}
 
     def test_it_needs_a_live_index(self, source: ScriptedSource):
         with pytest.raises(TypeError, match="live must be a LiveIndex"):
@@ -261,6 +263,76 @@ def test_one_book_is_read_as_part_of_all_if_the_medium_cannot_do_else(source: Sc
     assert feed.version.index.as_of == "slot 1"
     with pytest.raises(PairNotFound):
         Feed(source).read_order_book(pair(2))
+
+
+USES: list[Callable[[Feed], object]] = [
+    lambda feed: feed.read(),
+    lambda feed: feed.read_order_book(pair(1)),
+    lambda feed: feed.start(LiveIndex()),
+    lambda feed: next(feed.versions(Event())),
+]
+
+
+class TestStates:
+    """A feed is used once, and is closed for good."""
+
+    @pytest.mark.parametrize("number", range(len(USES)))
+    @pytest.mark.parametrize("has_own_read", [True, False])
+    def test_a_feed_is_used_once(self, source: ScriptedSource, number: int, *, has_own_read: bool):
+        if has_own_read:
+            source.read_order_book = lambda _: source.derive([book(1, 1)])  # type: ignore[assignment, method-assign, return-value]  # of this object
+        feed = Feed(source)
+        USES[number](feed)
+        for use in USES:
+            with pytest.raises(FeedError, match=f"scripted is {'closed' if number < 2 else 'in use'}: a feed is"):
+                use(feed)
+        feed.close()
+        for use in USES:
+            with pytest.raises(FeedError, match="scripted is closed: a feed is"):
+                use(feed)
+
+    def test_a_closed_feed_is_not_used(self, source: ScriptedSource):
+        for use in USES:
+            feed = Feed(source)
+            feed.close()
+            with pytest.raises(FeedError, match="scripted is closed: a feed is"):
+                use(feed)
+        assert source.reads == 0
+
+    def test_a_feed_that_could_not_be_read_is_closed(self, source: ScriptedSource):
+        def fail(_: object) -> None:
+            raise OSError(5, "it is broken")
+
+        source.read_order_book = fail  # type: ignore[assignment, method-assign]  # of this object
+        feed = Feed(source)
+        with pytest.raises(FeedError, match="it is broken"):
+            feed.read_order_book(pair(1))
+        with pytest.raises(FeedError, match="is closed"):
+            feed.read()
+
+    @pytest.mark.parametrize("error", [None, FeedError("it is away")])
+    def test_a_closed_feed_yields_nothing_and_does_not_end_another_one(
+        self, source: ScriptedSource, error: FeedError | None
+    ):
+        stop, other = Ticks(), ScriptedSource("other")
+        other.publish(book(2, 2))
+        first, second = Feed(source), Feed(other)
+        versions, others = first.versions(stop), second.versions(stop)
+        next(versions), next(others)
+        first.close()
+        source.error = error
+        assert list(versions) == []
+        assert not stop.is_set()
+        assert spots(next(others).index) == {2: "2"}
+        stop.set()
+        assert list(others) == []
+
+    def test_a_feed_that_is_closed_while_an_attempt_fails_yields_nothing(self, source: ScriptedSource):
+        feed = Feed(source)
+        versions = feed.versions(Ticks())
+        next(versions)
+        source.error, source.pause = FeedError("it is away"), feed.close  # type: ignore[method-assign]  # of this object
+        assert list(versions) == []
 
 
 def test_the_iterator_ends_with_its_stop_event(source: ScriptedSource):

@@ -221,7 +221,7 @@ class TestReplay:
         # The next round begins with its whole content.
         assert (3.0, {1: "1", 2: "2"}, "slot 1") in shown
         assert feed.is_endless
-        assert not feed.followed_by_many
+        assert feed.is_stream
         feed.close()
 
     def test_it_ends_without_a_loop(self, path: Path, feed: Feed):

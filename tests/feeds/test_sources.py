@@ -81,7 +81,7 @@ def test_the_sample_has_all_its_pairs_and_changes_most_of_them_in_a_loop():
     sample = open_feed("sample:").read()
     assert sample.keys() == open_feed(SAMPLE).read().keys()
     with open_feed("sample:") as feed:
-        assert (feed.source, feed.is_endless, feed.followed_by_many) == ("sample:", True, False)
+        assert (feed.source, feed.is_endless, feed.is_stream) == ("sample:", True, True)
         feed.start(live)
         assert live.current == sample
         assert live.wait(after=live.current).changes_since(sample)[0]
