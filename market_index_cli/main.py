@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from market_index_cli.dump import dump
+from market_index_cli.orders import orders
 from market_index_cli.publish import publish
 from market_index_cli.record import record
 from market_index_cli.relay import relay
@@ -27,5 +28,5 @@ def main() -> None:
     """
 
 
-for _command in (serve, publish, relay, retract, record, dump, pairs, book):
+for _command in (serve, publish, relay, retract, record, dump, pairs, book, orders):
     main.add_command(_command)

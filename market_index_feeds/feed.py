@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from datetime import datetime
 from math import inf
@@ -21,6 +21,7 @@ from market_index_feeds.backoff import next_backoff
 from market_index_feeds.closeable import Closeable
 from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.source import NoVersion, Progress, Source, Version, utc_now
+from market_index_feeds.venue_orders import VenueOrder
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -126,6 +127,16 @@ class Feed(Closeable):
     def orders(self) -> RestingOrders | None:
         """The orders behind the index of `version`; None if the source has no orders, or no version yet."""
         return None if self.version is None else self.version.orders
+
+    @property
+    def venue_orders(self) -> Mapping[str, VenueOrder] | None:
+        """The orders of `orders` with the venues where they can be filled; None if the source does not know them."""
+        return None if self.version is None else self.version.venue_orders
+
+    @property
+    def skipped(self) -> Mapping[str, str]:
+        """Why outputs of the ledger are no orders now, by their ids. They are no records."""
+        return {} if self.version is None else self.version.skipped
 
     @property
     def age(self) -> float:
@@ -271,6 +282,8 @@ class Feed(Closeable):
                 self._end()
                 return
             if self.version is not None and not stop.is_set():
+                # Orders of the ledger expire by the clock, also while their source cannot be read.
+                self.version = self._source.last or self.version
                 yield self.version
             backoff = next_backoff(backoff)
             if stop.wait(backoff):
