@@ -47,6 +47,22 @@ class Pair:
         _require_asset("quote", quote)
         self.__attrs_init__(base, quote)
 
+    @staticmethod
+    def parse(text: str) -> Pair:
+        """Read `<base>/<quote>`, the text of a pair. Each asset is read by `AssetId.parse`.
+
+        >>> pair = Pair.parse("ADA/00000000000000000000000000000000000000000000000000000000:")
+        >>> Pair.parse(str(pair)) == pair
+        True
+
+        Raises:
+            InvalidAssetId: The text is not that of a pair, or an asset is not valid.
+        """
+        if type(text) is not str or text.count("/") != 1:
+            raise InvalidAssetId(f"a pair must be base/quote, got {safe_repr(text)}")
+        base, _, quote = text.partition("/")
+        return Pair(AssetId.parse(base), AssetId.parse(quote))
+
     @property
     def ledger_order(self) -> LedgerOrder:
         """The sort key of the pair: bytes that sort as pairs do, and differ between pairs."""

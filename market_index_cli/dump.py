@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from market_index import wire
@@ -9,8 +11,7 @@ from market_index.wire import freshness_to_json
 from market_index_cli.console import loading
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, feed_errors
 from market_index_cli.logs import log_plainly
-from market_index_cli.options import FEED
-from market_index_feeds import open_feed
+from market_index_cli.options import FEED, HEADERS, opened
 
 
 @click.command(
@@ -25,14 +26,15 @@ Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read,
 {EXIT_REJECTED} a record was rejected, or the content of FEED is not known.""",
 )
 @FEED
-def dump(source: str) -> None:
+@HEADERS
+def dump(source: str, *, headers: Path | None) -> None:
     """Write the order books of FEED to standard output, one per line, in ledger order, and then a commit line.
 
     The commit line has what the books reflect and when they were published, as far as that is known. The output is a
     FEED, and can be published into a store.
     """
     log_plainly()
-    with feed_errors(), open_feed(source) as feed, loading(feed.source) as progress:
+    with feed_errors(), opened(source, headers) as feed, loading(feed.source) as progress:
         index = feed.read(progress)
     for book in index.values():
         click.echo(wire.order_book_to_json(book))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeVar
 
 import click
 
 from market_index.errors import safe_repr
 from market_index_cli.logs import LOG_FORMATS, LOG_LEVELS
+from market_index_feeds import Feed, open_feed
+from market_index_feeds.sources import kind_of
 
 T = TypeVar("T")
 
@@ -57,6 +60,14 @@ LOG_LEVEL: Final = option(
     type=click.Choice(LOG_LEVELS),
     help="The least severe records that are logged. Libraries log only warnings and errors.",
 )
+HEADERS: Final = option(
+    "--headers",
+    metavar="FILE",
+    envvar="MARKET_INDEX_HEADERS_FILE",
+    allow_from_autoenv=False,
+    type=click.Path(path_type=Path),
+    help="Send headers to a service, such as an API key: a line Name: value for each. Another FEED ignores them.",
+)
 WAIT: Final = option(
     "--wait",
     default=5.0,
@@ -64,3 +75,26 @@ WAIT: Final = option(
     type=SECONDS,
     help="Timeout while others write to STORE, or its servers do not acknowledge a change.",
 )
+
+
+def opened(source: str, headers: Path | None, *, follow: bool = True) -> Feed:
+    """Open FEED; a service, with the headers of a file. Raises `FeedError` or `click.BadParameter`."""
+    sent = _headers(headers) if headers is not None and kind_of(source).takes_headers else None
+    return open_feed(source, follow=follow, headers=sent)
+
+
+def _headers(path: Path) -> dict[str, str]:
+    """Return the headers of a file. A message shows no line of it, because it may contain a key."""
+    found = dict[str, str]()
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it must be ASCII text"
+        raise click.BadParameter(f"{path} cannot be read: {reason}", param_hint="'--headers'") from None
+    for number, line in enumerate(lines, 1):
+        name, mark, value = line.partition(":")
+        if line.strip() and not mark:
+            raise click.BadParameter(f"line {number} of {path} must be 'Name: value'", param_hint="'--headers'")
+        if line.strip():
+            found[name] = value.strip()
+    return found

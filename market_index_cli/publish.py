@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing, nullcontext, suppress
 from functools import cache, partial
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -15,18 +16,19 @@ from market_index import Freshness, OrderBook, Pair
 from market_index_cli.console import counted, interrupt_on_sigterm, loading
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
-from market_index_cli.options import STORE, WAIT, converted
+from market_index_cli.options import HEADERS, STORE, WAIT, converted, opened
 from market_index_feeds import (
     BookTooLarge,
     Change,
+    Feed,
     NdjsonStream,
     Receipt,
     Store,
     mirror,
-    open_feed,
     open_lines,
     open_store,
 )
+from market_index_feeds.sources import Contents, kind_of
 
 
 @click.command(
@@ -66,6 +68,7 @@ a book is too large, the state of the orders is unknown, or BOOKS has no order b
     help="Acknowledged changes survive a power cut (full), or only a crash of programs (normal, which is faster).",
 )
 @WAIT
+@HEADERS
 def publish(
     target: str,
     books: str | None,
@@ -74,6 +77,7 @@ def publish(
     as_of: str | None,
     synchronous: Any,
     wait: float,
+    headers: Path | None,
 ) -> None:
     """Publish order books into STORE: those of BOOKS, a file with one per line, or - for standard input.
 
@@ -90,16 +94,17 @@ def publish(
 
     Without BOOKS, a heartbeat is published into an existing STORE: it shows that the publisher is alive.
     """
-    is_state = books is not None and books.startswith(("orders:", "replay:", "sample:"))
-    if replace and (books is None or is_state):
+    with feed_errors():
+        contents = None if books is None else kind_of(books).contents
+    if replace and contents is not Contents.CHANGES:
         raise click.UsageError("--replace requires BOOKS, a file with one order book per line, or -")
-    if as_of is not None and is_state:
-        raise click.UsageError(f"{books} sets the as_of of its books: omit --as-of")
-    if books is not None and not is_state and "://" in books:
+    if contents is Contents.COPY:
         raise click.UsageError(
-            "BOOKS must be a file with one order book per line, or - for standard input, got a URL (market-index relay "
-            "follows it)"
+            "BOOKS must be a file with one order book per line, or -, got a store or a service "
+            "(market-index relay follows it)"
         )
+    if as_of is not None and contents is Contents.STATES:
+        raise click.UsageError(f"{books} sets the as_of of its books: omit --as-of")
     interrupt_on_sigterm()  # so that publish reports what it has published
     log_plainly()
     open_target = partial(open_store, target, wait=wait, synchronous=synchronous, create=books is not None)
@@ -108,12 +113,12 @@ def publish(
             with open_target() as store:
                 receipt = store.update((), freshness=None if as_of is None else Freshness(as_of))
                 click.echo(f"{store.name}: heartbeat published, revision {receipt.position.number}")
-        elif is_state:
-            _mirror(books, open_target)
+        elif contents is Contents.STATES:
+            _mirror(opened(books, headers, follow=False), open_target)
         else:
             with ExitStack() as stack:
-                opened = cache(lambda: stack.enter_context(open_target()))
-                _Lines(open_lines(books), opened, as_of, replace).publish()
+                store_of_lines = cache(lambda: stack.enter_context(open_target()))
+                _Lines(open_lines(books), store_of_lines, as_of, replace).publish()
 
 
 @define
@@ -138,10 +143,10 @@ class _Summary:
         return text if self.revision is None else f"{text}, revision {self.revision}"
 
 
-def _mirror(books: str, open_target: Callable[[], Store]) -> None:
+def _mirror(source: Feed, open_target: Callable[[], Store]) -> None:
     """Make a store equal to each version of a feed until that ends, and report it."""
     with (
-        open_feed(books, follow=False) as feed,
+        source as feed,
         # A loop has no other end.
         suppress(KeyboardInterrupt) if feed.is_endless else nullcontext(),
         loading(feed.source) as progress,

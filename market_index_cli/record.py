@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from market_index_cli.errors import EXIT_FEED
-from market_index_cli.options import FEED, LOG_FORMAT, LOG_LEVEL
+from market_index_cli.errors import EXIT_FEED, feed_errors
+from market_index_cli.options import FEED, HEADERS, LOG_FORMAT, LOG_LEVEL
 from market_index_cli.relay import mirror_logged, opened_until_signal
 from market_index_feeds import Recorder
+from market_index_feeds.sources import LINES, kind_of
 
 
 @click.command(
@@ -23,9 +26,10 @@ Exit codes: 0 ended by a signal, or at the end of FEED, 2 wrong usage,
 )
 @FEED
 @click.argument("recording", metavar="FILE")
+@HEADERS
 @LOG_FORMAT
 @LOG_LEVEL
-def record(source: str, recording: str, *, log_format: str, log_level: str) -> None:
+def record(source: str, recording: str, *, headers: Path | None, log_format: str, log_level: str) -> None:
     """Follow FEED, and write its content and then each change into FILE, until a signal or the end of FEED.
 
     FILE is a file of lines. Each change ends with a commit line, which has the time of its recording. So FILE is a FEED
@@ -33,7 +37,9 @@ def record(source: str, recording: str, *, log_format: str, log_level: str) -> N
     recording that exists is continued: what follows its last commit line is cut off, and then it gets what has changed
     since. Any other file that exists is an error.
     """
-    if "://" in recording or recording.startswith(("orders:", "replay:", "sample:", "-")):
+    with feed_errors():
+        is_file = kind_of(recording) is LINES and not recording.startswith("-")
+    if not is_file:
         raise click.UsageError("FILE must be a file of lines such as recording.ndjson, got the name of another FEED")
-    with opened_until_signal(source, log_format, log_level) as feed:
+    with opened_until_signal(source, headers, log_format, log_level) as feed:
         mirror_logged("recording", feed, lambda: Recorder(recording))

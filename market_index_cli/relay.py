@@ -6,14 +6,16 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 import click
 
 from market_index_cli.console import interrupt_on_sigterm, loading
 from market_index_cli.errors import EXIT_FEED, feed_errors
 from market_index_cli.logs import LOG, log_with_times
-from market_index_cli.options import FEED, LOG_FORMAT, LOG_LEVEL, STORE, WAIT
-from market_index_feeds import Feed, Receipt, Store, mirror, open_feed, open_store
+from market_index_cli.options import FEED, HEADERS, LOG_FORMAT, LOG_LEVEL, STORE, WAIT, opened
+from market_index_feeds import Feed, Receipt, Store, mirror, open_store
+from market_index_feeds.sources import Contents, kind_of
 
 
 @click.command(
@@ -29,9 +31,10 @@ Exit codes: 0 ended by a signal, or at the end of FEED, 2 wrong usage,
 @FEED
 @STORE
 @WAIT
+@HEADERS
 @LOG_FORMAT
 @LOG_LEVEL
-def relay(source: str, target: str, *, wait: float, log_format: str, log_level: str) -> None:
+def relay(source: str, target: str, *, wait: float, headers: Path | None, log_format: str, log_level: str) -> None:
     """Follow FEED and make STORE equal to each version of it, until a signal or the end of FEED.
 
     A pair that FEED does not have is retracted; while a record of FEED is invalid, only if FEED had it before. No other
@@ -41,8 +44,8 @@ def relay(source: str, target: str, *, wait: float, log_format: str, log_level: 
     # `realpath` resolves links and relative paths, and compares URLs as texts.
     if os.path.realpath(source) == os.path.realpath(target):
         raise click.UsageError("STORE must be another one than FEED")
-    with opened_until_signal(source, log_format, log_level) as feed:
-        if feed.is_stream and not source.startswith(("orders:", "replay:", "sample:")):
+    with opened_until_signal(source, headers, log_format, log_level) as feed:
+        if feed.is_stream and kind_of(source).contents is Contents.CHANGES:
             raise click.UsageError(
                 "FEED must have all pairs of STORE, got a stream of order books: use market-index publish"
             )
@@ -50,12 +53,12 @@ def relay(source: str, target: str, *, wait: float, log_format: str, log_level: 
 
 
 @contextmanager
-def opened_until_signal(source: str, log_format: str, log_level: str) -> Iterator[Feed]:
+def opened_until_signal(source: str, headers: Path | None, log_format: str, log_level: str) -> Iterator[Feed]:
     """Start the log, and open a feed. SIGINT and SIGTERM end the block; an error that ends it is logged."""
     log_with_times(log_format, log_level)
     interrupt_on_sigterm()
     try:
-        with suppress(KeyboardInterrupt), feed_errors(), open_feed(source) as feed:
+        with suppress(KeyboardInterrupt), feed_errors(), opened(source, headers) as feed:
             yield feed
     except click.ClickException as error:
         LOG.error("%s", error.format_message())

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, EXIT_USAGE, Failed
-from market_index_cli.options import LOG_FORMAT, LOG_LEVEL, SECONDS, option
+from market_index_cli.options import HEADERS, LOG_FORMAT, LOG_LEVEL, SECONDS, option
 
 
 # Each parameter has the name of its option, so that `auto_envvar_prefix` names its variable: MARKET_INDEX_MAX_AGE.
@@ -44,6 +44,7 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     type=click.IntRange(1, 256),
     help="Number of processes that serve. Each follows FEED by itself, and holds all books in memory.",
 )
+@HEADERS
 @LOG_FORMAT
 @LOG_LEVEL
 @option("--access-log/--no-access-log", default=False, help="Log every request, at the cost of throughput.")

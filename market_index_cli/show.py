@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from decimal import Decimal
+from functools import partial
 from io import TextIOWrapper
-from typing import Final
+from pathlib import Path
+from typing import Final, TypeAlias
 
 import click
 
@@ -19,13 +21,15 @@ from market_index_cli.console import loading
 from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import containing, exact_pair, pair_of
-from market_index_cli.options import BASE, FEED, JSON, QUOTE, converted
+from market_index_cli.options import BASE, FEED, HEADERS, JSON, QUOTE, converted, opened
 from market_index_cli.tokens import TOKENS, Display, tokens_of
-from market_index_feeds import Feed, open_feed
+from market_index_feeds import Feed
 
 _TERMINAL_DEPTH: Final = 15
 """The default number of levels per side on a terminal."""
 
+
+_OpenSource: TypeAlias = Callable[[], Feed]
 
 _EVERY_DIGIT: Final = click.option(
     "--every-digit",
@@ -45,9 +49,19 @@ Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read, {EXIT_R
     "--filter", "text", default="", metavar="TEXT", help="List only pairs with TEXT in an identifier or a name."
 )
 @_EVERY_DIGIT
+@HEADERS
 @TOKENS
 @JSON
-def pairs(source: str, *, wide: bool, text: str, every_digit: bool, tokens: Tokens | None, as_json: bool) -> None:
+def pairs(
+    source: str,
+    *,
+    wide: bool,
+    text: str,
+    every_digit: bool,
+    headers: Path | None,
+    tokens: Tokens | None,
+    as_json: bool,
+) -> None:
     """List the pairs of FEED: spot, best bid, best ask, spread, number of levels, and the assets.
 
     On a terminal, it also prints what the books reflect and when they were published, if FEED contains that.
@@ -56,7 +70,7 @@ def pairs(source: str, *, wide: bool, text: str, every_digit: bool, tokens: Toke
     """
     log_plainly()
     display = Display(tokens_of(source, tokens), every_digit or not sys.stdout.isatty())
-    with feed_errors(), open_feed(source) as feed:
+    with feed_errors(), opened(source, headers) as feed:
         index = containing(text, _read(feed), display)
     if as_json:
         click.echo(wire.pair_list_to_json(index.pair_list()))
@@ -96,6 +110,7 @@ Exit codes: 0, {EXIT_ABSENT} FEED does not track the pair, 2 wrong usage, {EXIT_
 )
 @_EVERY_DIGIT
 @click.option("--watch", is_flag=True, help="Show the book again whenever it changes, until a signal ends the command.")
+@HEADERS
 @TOKENS
 @JSON
 def book(
@@ -107,6 +122,7 @@ def book(
     step: Decimal | None,
     every_digit: bool,
     watch: bool,
+    headers: Path | None,
     tokens: Tokens | None,
     as_json: bool,
 ) -> None:
@@ -120,7 +136,7 @@ def book(
         raise click.UsageError("--step and --every-digit exclude each other")
     display = Display(tokens_of(source, tokens), every_digit or not sys.stdout.isatty(), step)
     with feed_errors(), suppress(KeyboardInterrupt) if watch else nullcontext():
-        for found, freshness in (_watched if watch else _once)(source, base, quote, display):
+        for found, freshness in (_watched if watch else _once)(partial(opened, source, headers), base, quote, display):
             cut = found if depth is None else found.depth(depth)
             if as_json:
                 click.echo(wire.order_book_to_json(cut))
@@ -133,15 +149,15 @@ def book(
                 _print(terminal.freshness_lines(freshness))
 
 
-def _once(source: str, base: str, quote: str, display: Display) -> Iterator[tuple[OrderBook, Freshness]]:
+def _once(open_source: _OpenSource, base: str, quote: str, display: Display) -> Iterator[tuple[OrderBook, Freshness]]:
     """Yield the book of a pair, and its freshness. Of a store or a service, no other book is read."""
     pair = exact_pair(base, quote)
-    with suppress(PairNotFound), open_feed(source) as feed:
+    with suppress(PairNotFound), open_source() as feed:
         if pair is not None and not feed.is_stream:
             found = feed.read_order_book(pair)
             yield found, Freshness() if feed.version is None else feed.version.index.freshness
             return
-    with open_feed(source) as feed:
+    with open_source() as feed:
         index = _read(feed)
     yield index.order_book(pair_of(base, quote, index, display)), index.freshness
 
@@ -151,10 +167,12 @@ def _read(feed: Feed) -> MarketIndex:
         return feed.read(progress)
 
 
-def _watched(source: str, base: str, quote: str, display: Display) -> Iterator[tuple[OrderBook, Freshness]]:
+def _watched(
+    open_source: _OpenSource, base: str, quote: str, display: Display
+) -> Iterator[tuple[OrderBook, Freshness]]:
     """Yield the book of a pair, and its freshness, and yield it again when it changes."""
     live = LiveIndex()
-    with open_feed(source) as feed:
+    with open_source() as feed:
         with loading(feed.source) as progress:
             feed.start(live, progress)
         if feed.version is None:

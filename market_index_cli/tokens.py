@@ -12,6 +12,7 @@ from attrs import frozen
 from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, OrderBook, Pair, Side, Tokens
 from market_index_cli.console import counted
 from market_index_cli.options import converted
+from market_index_feeds.recording import SAMPLE
 
 NO_VALUE: Final = "-"
 SHORTEST: Final = 14
@@ -40,7 +41,7 @@ def read_tokens(path: Path) -> Tokens:
 
 def tokens_of(source: str, tokens: Tokens | None) -> Tokens | None:
     """Return the given tokens; without, those of this package for the feed `sample:`, and None for any other."""
-    is_sample = tokens is None and source == "sample:"
+    is_sample = tokens is None and source == SAMPLE
     return Tokens.from_json(Path(__file__).with_name("sample-tokens.json").read_bytes()) if is_sample else tokens
 
 

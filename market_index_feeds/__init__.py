@@ -13,10 +13,10 @@ equal to each version of a feed, and `replay` reads a recording.
 True
 """
 
+from market_index_feeds.book_lines import Change, NdjsonStream
 from market_index_feeds.errors import BookTooLarge, Conflict, FeedError, StoreBusy, StoreError, UnknownOutcome
 from market_index_feeds.feed import Feed
 from market_index_feeds.mirror import mirror
-from market_index_feeds.ndjson import Change, NdjsonStream
 from market_index_feeds.recording import Recorder, replay
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
 from market_index_feeds.sources import open_feed, open_lines, open_store

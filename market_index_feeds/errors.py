@@ -5,6 +5,8 @@
     │   ├── Busy                others write to a file: no change or recovery of the log is possible now
     │   ├── Unreachable         no server of a bucket answered: trying again may help
     │   │   └── NotStored       and it does not have the change
+    │   ├── NothingReceived     nothing was received from a service in time
+    │   ├── InvalidResponse     a response that is too large, or that its source rejects
     │   └── Rejected            a server of a bucket rejects a request: trying again does not help
     └── StoreError              a store cannot be opened, read or written: nothing of the change was written
         ├── StoreBusy           others were writing until the timeout
@@ -34,6 +36,14 @@ class Unreachable(FeedError):
 
 class NotStored(Unreachable):
     """A server could not store a change, and will not store it later. Trying again may help."""
+
+
+class NothingReceived(FeedError):
+    """Nothing was received in time."""
+
+
+class InvalidResponse(FeedError):
+    """The response is not valid. Other resources of the service may be."""
 
 
 class Rejected(FeedError):

@@ -13,12 +13,11 @@ from datetime import datetime
 from math import inf
 from threading import Event, Thread, current_thread
 from time import monotonic
-from typing import Final, final
+from typing import Final, Self, final
 
 from market_index import LiveIndex, MarketIndex, OrderBook, Pair, RestingOrders
 from market_index.errors import safe_repr
 from market_index_feeds.backoff import next_backoff
-from market_index_feeds.closeable import Closeable
 from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.source import NoVersion, Progress, Source, Version, utc_now
 from market_index_feeds.venue_orders import VenueOrder
@@ -50,7 +49,7 @@ class _Either(Event):
 
 
 @final
-class Feed(Closeable):
+class Feed:
     """A source of order books. Open it with `open_feed`; then start it, iterate over its versions, or read it once.
 
         NEW ──start, versions, read, read_order_book──▶ IN USE
@@ -85,6 +84,12 @@ class Feed(Closeable):
         # `_tried`: set once `start` may return. `_ended`: once the thread shows nothing more.
         self._tried, self._ended = Event(), Event()
         self._error: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         return f"<Feed of {self.source}>"

@@ -5,21 +5,13 @@ It ends with the process. It does not keep programs that do not lock the file fr
 
 from __future__ import annotations
 
-import sys
+import fcntl
 
-if sys.platform == "win32":  # pragma: no cover  # not tried: there is no such lock
 
-    def try_lock(_: int) -> bool:
-        """Lock an open file, given by its descriptor. Return whether it was free."""
-        return True
-
-else:
-    import fcntl
-
-    def try_lock(descriptor: int) -> bool:
-        """Lock an open file, given by its descriptor. Return whether it was free."""
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file, given by its descriptor. Return whether it was free."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -3,10 +3,6 @@
 It follows no redirect, so the headers of a request, which may be credentials, reach no other host. It has no cookies,
 ignores the proxies of the environment, and asks for uncompressed bodies. A body that is cut is an error, never a
 shorter body. What a status means is decided by the source: a response of any status is returned.
-
-    FeedError                 no connection, no valid HTTP, or a response that is cut
-     ├── NothingReceived      nothing was received in time
-     └── InvalidResponse      a response that is too large, or that its source rejects
 """
 
 from __future__ import annotations
@@ -23,14 +19,11 @@ from typing import Final, final
 import httpx
 from attrs import field, frozen
 
-from market_index_feeds.errors import FeedError, reason_of
+from market_index_feeds.errors import FeedError, InvalidResponse, NothingReceived, reason_of
 from market_index_feeds.names import shown_name
 
 CONNECT_SECONDS: Final = 5.0
 """Timeout of a connection, with its TLS handshake."""
-
-EXCHANGE_SECONDS: Final = 20.0
-"""Timeout of a whole exchange: the look-up of the host, the connection, the request and the response."""
 
 GATHER_SECONDS: Final = 0.001
 """How long the bytes of a stream are received until they are returned, so that a slow caller gets them together."""
@@ -39,14 +32,6 @@ _is_token: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z").match
 """RFC 9110, section 5.6.2."""
 
 _OWN_HEADERS: Final = {"Accept-Encoding": "identity"}
-
-
-class NothingReceived(FeedError):
-    """Nothing was received in time."""
-
-
-class InvalidResponse(FeedError):
-    """The response is not valid. Other resources of the service may be."""
 
 
 @final
@@ -120,20 +105,21 @@ class Client:
         """Close all connections."""
         await self._transport.aclose()
 
-    async def get(self, target: str, headers: Mapping[str, str], *, max_bytes: int) -> Response:
+    async def get(self, target: str, headers: Mapping[str, str], *, seconds: float, max_bytes: int) -> Response:
         """Return the whole response to a request, whatever its status is.
 
         Args:
             target: The path and the query after the base URL.
             headers: The headers of this request, besides those of the address.
+            seconds: The timeout of the whole exchange, from the look-up of the host to the end of the body.
             max_bytes: The maximum size of the body.
 
         Raises:
-            FeedError: There is no whole response within `EXCHANGE_SECONDS`.
+            FeedError: There is no whole response within `seconds`.
             InvalidResponse: The body has more than `max_bytes`.
         """
         body = bytearray()
-        async with _failures(target, EXCHANGE_SECONDS):
+        async with _failures(target, seconds):
             response = await self._send(target, headers)
             # To its end, also if it is too large: a loop that is left leaves the generators of httpx behind.
             async for piece in response.aiter_raw():

@@ -1,4 +1,14 @@
-"""Reads lines from a file, which it follows, or from a stream.
+"""Reads numbered lines from a file, which it follows, or from a stream. What a line contains is the task of its source.
+
+Theory of operation
+===================
+
+    MORE ◀───▶ CAUGHT_UP
+      └───▶ ENDED ◀───┘
+
+- MORE: More bytes can be read now. The lines so far may be a part of what was written.
+- CAUGHT_UP: All bytes so far are read. More may follow.
+- ENDED: A stream has no more bytes. A file that is followed never ends.
 
 A file is appended to, or another file is renamed over it. A file that is shorter than what was read is read again, as
 after a log rotation that copies and truncates it. Other changes in place are not noticed.
@@ -10,6 +20,7 @@ import os
 import select
 import stat
 from collections.abc import Generator, Iterator
+from enum import Enum
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -49,19 +60,25 @@ class Line:
     fault: str | None = None
 
 
+class Reading(Enum):
+    """The states of reading, and what there is to read; see the module docstring."""
+
+    MORE = "more bytes now"
+    CAUGHT_UP = "perhaps more bytes later"
+    ENDED = "nothing more"
+
+
 @frozen
 class Batch:
     """The lines of one read, of `offset` bytes so far and `size` in total; both are 0 for a stream.
 
     `is_start`: whether they are the first ones of a file, so that what was read before belongs to other content.
-    `is_caught_up`: whether there was nothing more to read. Then `tail` is the last line, if it has no newline yet.
-    `is_end`: whether no more lines follow.
+    `reading` is the state after them. `tail` is the last line of a file that is caught up, if it has no newline yet.
     """
 
     lines: list[Line]
-    is_start: bool = False
-    is_caught_up: bool = True
-    is_end: bool = False
+    is_start: bool
+    reading: Reading
     tail: Line | None = None
     offset: int = 0
     size: int = 0
@@ -120,11 +137,13 @@ def follow(path: Path, stop: Event) -> Generator[Batch, None, None]:
                 chunk = file.read(CHUNK_BYTES) or b""
                 offset += len(chunk)
                 size = max(os.fstat(file.fileno()).st_size, offset)
-                lines, is_caught_up = list(cutter.cut(chunk)), len(chunk) < CHUNK_BYTES
-                tail = cutter.tail if is_caught_up else None
-                yield Batch(lines, is_start, is_caught_up, tail=tail, offset=offset, size=size)
-                is_start = False
-                if is_caught_up:
+                lines = list(cutter.cut(chunk))
+                if len(chunk) == CHUNK_BYTES:
+                    yield Batch(lines, is_start, Reading.MORE, offset=offset, size=size)
+                    is_start = False
+                else:
+                    yield Batch(lines, is_start, Reading.CAUGHT_UP, cutter.tail, offset, size)
+                    is_start = False
                     stop.wait(POLL_SECONDS)
                     status = path.stat()
                     if not os.path.samestat(status, os.fstat(file.fileno())) or status.st_size < offset:
@@ -147,17 +166,18 @@ def read_stream(source: str | os.PathLike[str], stop: Event) -> Generator[Batch,
             chunk = _read_within(descriptor, POLL_SECONDS)
             offset += len(chunk or b"")
             lines = list(cutter.cut(chunk or b""))
-            is_caught_up = not chunk or (
+            reading = Reading.MORE
+            if chunk == b"":
+                reading = Reading.ENDED
+            elif chunk is None or (
                 not size and (monotonic() > started_at + LOAD_SECONDS or not _is_readable(descriptor, idle_seconds))
-            )
-            if is_caught_up:
-                idle_seconds, started_at = 0, monotonic()
-            is_end, last = chunk == b"", cutter.tail
-            if is_end and last is not None:
+            ):
+                reading, idle_seconds, started_at = Reading.CAUGHT_UP, 0, monotonic()
+            if reading is Reading.ENDED and (last := cutter.tail) is not None:
                 lines.append(last)
-            yield Batch(lines, is_start, is_caught_up, is_end, offset=offset if size else 0, size=size)
+            yield Batch(lines, is_start, reading, offset=offset if size else 0, size=size)
             is_start = False
-            if is_end:
+            if reading is Reading.ENDED:
                 return
     finally:
         if not is_standard_input:

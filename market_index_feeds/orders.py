@@ -34,10 +34,9 @@ from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 from threading import Event
-from types import EllipsisType
 from typing import Final, TypeAlias, final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from market_index import (
     ADA,
@@ -54,7 +53,7 @@ from market_index import (
 )
 from market_index.errors import safe_repr
 from market_index.wire import Number, object_from_json
-from market_index_feeds.lines import STANDARD_INPUT, Line, follow, read_stream
+from market_index_feeds.lines import STANDARD_INPUT, Line, Reading, follow, read_stream
 from market_index_feeds.names import shown_name
 from market_index_feeds.source import NoVersion, Progress, Source, Version
 
@@ -96,37 +95,24 @@ class Phase(Enum):
     KNOWN = "a block"
 
 
-@frozen
-class _State:
-    """The orders at one moment, and the ids of those whose assets are not a pair."""
-
-    orders: RestingOrders
-    unpaired: frozenset[str] = frozenset()
-
-
-_EMPTY: Final = _State(RestingOrders())
-
-
 @define(eq=False)
 class _Pending:
     """The net effect of events that no block has committed yet.
 
-    `orders` has an ellipsis for an order whose assets are not a pair, None for one that is removed. `pairs` has those
-    of all placed orders: they are tracked, even if the orders are removed again.
+    `orders` has None for an order that is removed. `pairs` has those of all placed orders: they are tracked, even if
+    the orders are removed again.
     """
 
-    orders: dict[str, Order | EllipsisType | None] = field(factory=dict)
+    orders: dict[str, Order | None] = field(factory=dict)
     spots: dict[Pair, Decimal | None] = field(factory=dict)
     pairs: set[Pair] = field(factory=set)
 
-    def applied_to(self, before: _State, as_of: str | None = None) -> _State:
-        """Return the state after the events, which follow the state `before`."""
-        spots: dict[Pair, Decimal | None] = {pair: None for pair in self.pairs if pair not in before.orders.index}
-        placed = {order_id: order for order_id, order in self.orders.items() if isinstance(order, Order)}
+    def applied_to(self, before: RestingOrders, as_of: str | None = None) -> RestingOrders:
+        """Return the orders after the events, which follow the orders `before`."""
+        spots: dict[Pair, Decimal | None] = {pair: None for pair in self.pairs if pair not in before.index}
+        placed = {order_id: order for order_id, order in self.orders.items() if order is not None}
         # Also those that are placed: an order that is changed is removed first.
-        orders = before.orders.apply(placed, self.orders, spots | self.spots, as_of, missing_ok=True)
-        unpaired = [order_id for order_id, order in self.orders.items() if order is ...]
-        return _State(orders, before.unpaired.difference(self.orders).union(unpaired))
+        return before.apply(placed, self.orders, spots | self.spots, as_of, missing_ok=True)
 
 
 @final
@@ -140,15 +126,17 @@ class Blocks:
     def __init__(self, history: int, reject: Callable[[str, object], None]) -> None:
         """`history` is how many blocks before the last one a rollback may go back."""
         self.phase: Phase = Phase.UNKNOWN
-        self.visible: RestingOrders = _EMPTY.orders
+        self.visible: RestingOrders = RestingOrders()
         self.pending: int = 0
         self._lost: str | None = _NO_RESET
         self._max_blocks = history + 1
         self._reject = reject
         self._line = 0
-        self._blocks: OrderedDict[str, _State] = OrderedDict()
-        # The state of the last block, or a later one if events had to be applied, and the events after it.
-        self._applied, self._events = _EMPTY, _Pending()
+        self._blocks: OrderedDict[str, RestingOrders] = OrderedDict()
+        # The orders of the last block, or later ones if events had to be applied, and the events after them.
+        self._applied, self._events = RestingOrders(), _Pending()
+        # The ids of all orders whose assets are not a pair: anyone can place one, and it may be removed.
+        self._unpaired: set[str] = set()
 
     @property
     def problem(self) -> str | None:
@@ -175,7 +163,8 @@ class Blocks:
         """Start a phase without a state: forget all states but the visible one."""
         self.phase, self.pending = phase, 0
         self._blocks.clear()
-        self._applied, self._events = _EMPTY, _Pending()
+        self._unpaired.clear()
+        self._applied, self._events = RestingOrders(), _Pending()
 
     def _apply(self, values: _Values) -> None:
         """Apply the next event. Raises `MarketIndexError`."""
@@ -195,16 +184,18 @@ class Blocks:
         order, fault = _offered(values)
         if fault is not None:
             self._reject(f"line {self._line}", f"order {safe_repr(order_id)} has no liquidity: {fault}")
-        if order is not None:
+        if order is None:
+            self._unpaired.add(order_id)
+        else:
             self._events.pairs.add(order.pair)
-        self._events.orders[order_id] = ... if order is None else order
+        self._events.orders[order_id] = order
 
     def _remove(self, values: _Values) -> None:
-        order_id, before = _printable(values, "remove"), self._applied
-        is_there = order_id in before.orders or order_id in before.unpaired
+        order_id = _printable(values, "remove")
+        is_there = order_id in self._applied
         if order_id in self._events.orders:
             is_there = self._events.orders[order_id] is not None
-        if not is_there:
+        if not (is_there or order_id in self._unpaired):
             raise InvalidOrderBook(f"cannot remove order {safe_repr(order_id)}: there is no such order")
         self._events.orders[order_id] = None
 
@@ -222,8 +213,7 @@ class Blocks:
     def _untrack(self, values: _Values) -> None:
         _require_true(values, "untrack")
         pair = _pair(values)
-        applied, self._events = self._events.applied_to(self._applied), _Pending()
-        self._applied = _State(applied.orders.untrack(pair), applied.unpaired)
+        self._applied, self._events = self._events.applied_to(self._applied).untrack(pair), _Pending()
 
     def _commit(self, values: _Values) -> None:
         """Make all events since the previous block visible."""
@@ -248,7 +238,7 @@ class Blocks:
     def _show(self, text: str) -> None:
         """Make the state of a block visible, and drop later events."""
         self._applied, self._events, self.pending = self._blocks[text], _Pending(), 0
-        self.visible = self._applied.orders
+        self.visible = self._applied
 
     def _reset(self, values: _Values) -> None:
         """Start a new state: it follows."""
@@ -291,7 +281,7 @@ class Orders(Source):
                     blocks.read(line)
                 if progress is not None:
                     progress(batch.offset, batch.size)
-                if batch.is_caught_up:
+                if batch.reading is not Reading.MORE:
                     yield self._version(blocks)
         if self.is_stream and blocks.pending and blocks.problem is None:
             yield NoVersion(f"ended while events waited for a block (events: {blocks.pending})")

@@ -22,11 +22,11 @@ from attrs import frozen
 
 from market_index import Freshness, MarketIndex
 from market_index.wire import CommitLine, freshness_to_json, retraction_to_json
+from market_index_feeds.book_lines import Change, Invalid, read_line
 from market_index_feeds.errors import FeedError, StoreError, reason_of
 from market_index_feeds.file_lock import try_lock
 from market_index_feeds.lines import CHUNK_BYTES, LineCutter
 from market_index_feeds.names import shown_name
-from market_index_feeds.ndjson import Change, Invalid, read_line
 from market_index_feeds.regular_files import open_regular, open_without_waiting, require_regular
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version, utc_now
 from market_index_feeds.store import CheckedChange, Receipt, Store

@@ -1,181 +1,197 @@
 """The source that follows a running service: by its stream of changes, or by polling.
 
-A stream begins with all books, and continues with changes. They are shown at the `version` event after them, so a
-change of many books is atomic, and has the freshness of the service. Each connection begins with all books again.
+Theory of operation
+===================
 
-A service without a stream, or behind a proxy that withholds it, is polled. A round requests the pair list and each
-book, with the entity tags of what was received before. A whole round is a version.
+    STREAM ──the service has no stream, or two silent ones in a row──▶ POLLING
+       ▲                                                                  │
+       └─────────────────────────── it fails ─────────────────────────────┘
+
+- STREAM: A stream begins with all books, and continues with changes. They are shown at the `version` event after them,
+  so a change of many books is atomic, and has the freshness of the service. Each connection begins with all books
+  again. A service without pairs sends only comments. So if a stream has sent no event within 5 seconds, the pair list
+  is requested. If it has pairs, the stream counts as silent: a proxy withholds it, or it is that of another replica.
+- POLLING: A round requests the pair list and each book, with the entity tags of what was received before. It is a
+  version if all its responses have the same freshness. Otherwise something was published meanwhile, and the next round
+  follows at once.
 
 A book that is not valid is an invalid record of its pair, as is a change that cannot be applied. The next valid book
-repairs it. The service may send only changes, so the stream is opened again after some time. Everything else that is
-not valid, or no response, means that the service cannot be read now.
+repairs it. Everything else that is not valid, or no response, means that the service cannot be read now.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Iterator
-from contextlib import aclosing, asynccontextmanager, suppress
-from importlib.metadata import version
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import aclosing, suppress
+from math import inf
 from threading import Event
 from time import monotonic
 from typing import Final, final
 from urllib.parse import urlencode
 
-import httpx
-
 from market_index import Freshness, InvalidFreshness, MarketIndexError, OrderBook, Pair, wire
 from market_index.errors import safe_repr
 from market_index.wire import AS_OF, PUBLISHED_AT, parse_time
-from market_index_feeds.errors import FeedError, reason_of
+from market_index_feeds.errors import FeedError, InvalidResponse, NothingReceived
 from market_index_feeds.event_loop import blocking, pulled
-from market_index_feeds.names import shown_name
+from market_index_feeds.event_stream import EventParser
+from market_index_feeds.http import Address, Client, Response, Stream
 from market_index_feeds.source import UNKNOWN, NoVersion, Progress, Source, Version
 
 CHECK_SECONDS: Final = 1.0
 """The interval of versions while nothing changes; in polling, from the end of a round to the start of the next."""
 
+QUIET_SECONDS: Final = 5.0
+"""The time without an event, from the opening of a stream, after which the pair list is requested."""
+
 SILENCE_SECONDS: Final = 15.0
 """The timeout of a stream: a service sends at least a comment every 5 seconds."""
+
+EXCHANGE_SECONDS: Final = 20.0
+"""Timeout of a whole request and its response."""
 
 MAX_SILENCES: Final = 2
 """After how many silent streams in a row the service is polled: a proxy may withhold them."""
 
-REPAIR_SECONDS: Final = 60.0
-"""After which time a stream with an invalid record is opened again, because it begins with all books."""
-
-EXCHANGE_SECONDS: Final = 20.0
-"""Timeout of a whole exchange: the look-up of the host, the connection, the request and the response."""
-
-CONNECT_SECONDS: Final = 5.0
-"""Timeout of a connection, with its TLS handshake."""
+MAX_ROUNDS: Final = 5
+"""After how many rounds in a row during which something was published the service cannot be read now."""
 
 MAX_IN_FLIGHT: Final = 8
 """How many requests are in flight at the same time."""
 
-GATHER_SECONDS: Final = 0.001
-"""How long bytes of a stream are received before their events are read, so that a slow caller gets fewer versions."""
-
-EVENTS: Final = "text/event-stream"
-HEADERS: Final = {
-    "User-Agent": f"market-index/{version('market-index')}",
-    "Accept": f"application/json, {EVENTS}",
-    "Accept-Encoding": "identity",
-}
-"""The headers of all requests."""
+MAX_PAIR_LIST_BYTES: Final = 32 * 1024 * 1024
+"""The maximum size of a pair list: 100,000 pairs, each with the longest names and price."""
 
 STREAM: Final = "/stream?levels=changed"
 PAIR_LIST: Final = "/trading-view/pair-list"
 
+EVENTS: Final = "text/event-stream"
+ACCEPT_EVENTS: Final = {"Accept": EVENTS}
+ACCEPT_JSON: Final = {"Accept": "application/json"}
+
 UNAVAILABLE: Final = frozenset({429, 502, 503, 504})
 """The statuses by which a service, or a proxy in front of it, says that it can respond later."""
-
-
-class _Invalid(FeedError):
-    """The response is not valid."""
-
-
-class _Silence(FeedError):
-    """Nothing was received in time."""
 
 
 @final
 class ServiceSource(Source):
     """A service with the two endpoints below a base URL, such as `http://127.0.0.1:8000`.
 
+    Args:
+        name: The base URL. A user and a password in it are sent as basic authentication.
+        headers: Headers of all requests, such as `X-API-Key`. They are never logged, nor sent to another host.
+        clock: Returns seconds.
+
     Raises:
-        FeedError: The name is not such a URL.
+        FeedError: The name is not such a URL, or a header is not valid.
     """
 
-    def __init__(self, url: str) -> None:
-        super().__init__(shown_name(url))
-        self._url = _base_url(url, self.name)
-        self._silences = 0
+    def __init__(self, name: str, headers: Mapping[str, str] = {}, *, clock: Callable[[], float] = monotonic) -> None:
+        self._address = Address(name, headers)
+        super().__init__(self._address.name)
+        self.clock = clock
+        self.silences = 0
+        """The number of silent streams in a row."""
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
-        """Follow the stream, or poll the service once a second. A round of many pairs takes longer."""
+        """Follow the stream, or poll the service once a second.
+
+        It takes longer to connect (up to 15 seconds), to receive the first event (5 seconds) and all books of a stream,
+        and to request many books.
+        """
         return pulled(self._versions(), stop, progress)
 
     def read_order_book(self, pair: Pair) -> Version:
         """Return a version with the book of one pair: one request."""
         return blocking(lambda: asyncio.run(self._read_order_book(pair)))
 
-    def reject_once(self, pair: Pair | None, record: str, reason: object, invalid: set[Pair | None]) -> None:
-        """Add the pair of an invalid record. It is counted and logged once, until its record is valid."""
-        if pair not in invalid and (self.last is None or pair not in self.last.invalid):
-            self.reject(record, reason)
-        invalid.add(pair)
-
     async def _versions(self) -> AsyncGenerator[Version | NoVersion, None]:
-        async with aclosing(_Client(self._url)) as client:
+        async with aclosing(Client(self._address)) as client:
             polling = _Polling(self, client)
-            while self._silences < MAX_SILENCES:
+            while self.silences < MAX_SILENCES:
                 try:
-                    async with client.stream() as stream:
-                        if stream is None:
+                    async with client.stream(STREAM, ACCEPT_EVENTS, seconds=SILENCE_SECONDS) as stream:
+                        if not _has_events(stream):
                             break
                         following = _Following(self, stream, polling)
                         while True:
-                            found = await following.next()
-                            if stream.has_lasted:
-                                self._silences = 0
-                            yield found
-                            if following.is_damaged and monotonic() > stream.opened_at + REPAIR_SECONDS:
-                                raise FeedError("an invalid book was not repaired; the stream is opened again")
-                except _Silence:
-                    self._silences += 1
+                            yield await following.next()
+                except NothingReceived:
+                    self.silences += 1
                     if self.last is not None:
                         raise
             # After polling has failed, the stream is tried again.
-            self._silences = 0
+            self.silences = 0
             while True:
                 yield await polling.next()
                 await asyncio.sleep(CHECK_SECONDS)
 
     async def _read_order_book(self, pair: Pair) -> Version:
-        async with aclosing(_Client(self._url)) as client:
-            response, body = await client.get(_book_target(pair))
-        if response.status_code == 404:
-            self.derive((), [pair])
-        else:
-            self.derive([_book(response, body, pair)], freshness=_freshness(response))
+        async with aclosing(Client(self._address)) as client:
+            response = await _request(client, _book_target(pair), "", wire.MAX_ORDER_BOOK_BYTES)
+        books = [] if response.status == 404 else [_book(response, pair)]
+        self.derive(books, is_whole=True, freshness=_freshness(response))
         return self.content
 
 
 @final
 class _Following:
-    """The versions of a stream. `is_damaged`: whether its last version has an invalid record."""
+    """The versions of a stream."""
 
-    def __init__(self, source: ServiceSource, stream: _Stream, polling: _Polling) -> None:
-        self.is_damaged = False
+    def __init__(self, source: ServiceSource, stream: Stream, polling: _Polling) -> None:
         self._source, self._stream, self._polling = source, stream, polling
+        self._parser = EventParser(wire.MAX_ORDER_BOOK_BYTES)
         self._found: Version | NoVersion | None = None
         # What the stream has sent since its last version, and whether the next one is its first.
         self._books: dict[Pair, OrderBook] = {}
         self._retracted: set[Pair] = set()
-        self._invalid: set[Pair | None] = set()
+        self._invalid: dict[Pair | None, MarketIndexError] = {}
         self._is_first = True
+        # By the clock of the source. The list is not requested any more once an event has arrived.
+        self._opened_at = self._received_at = source.clock()
+        self._list_due_at = self._opened_at + QUIET_SECONDS
 
     async def next(self) -> Version | NoVersion:
         """Return the newest version that has arrived; after a second without any, the last one again."""
         while True:
-            for name, text in await self._stream.events():
-                self._receive(name, text)
-            if not self._stream.has_events:
-                # The service is slow, or has no pair.
-                await self._polling.request_list()
-                self._found = None if self._polling.pairs else NoVersion()
+            received = await self._stream.read(CHECK_SECONDS)
+            self._check_silence(is_silent=not received)
+            for event in self._parser.parse(received):
+                self._list_due_at = inf
+                self._apply(event.name, event.data)
+            if self._source.clock() >= self._list_due_at and self._parser.is_between_events:
+                await self._check_list()
             if self._found is not None:
                 return self._found
 
-    def _receive(self, name: bytes, text: bytes) -> None:
+    def _check_silence(self, *, is_silent: bool) -> None:
+        now = self._source.clock()
+        if not is_silent:
+            self._received_at = now
+            if now > self._opened_at + SILENCE_SECONDS:
+                self._source.silences = 0
+        elif now >= self._received_at + SILENCE_SECONDS:
+            raise NothingReceived(f"nothing from the stream within {SILENCE_SECONDS:g} seconds")
+
+    async def _check_list(self) -> None:
+        """Request the pair list, because no event has arrived: the service has no pair, or its stream is withheld."""
+        await self._polling.request_list()
+        if pairs := len(self._polling.pairs):
+            raise NothingReceived(
+                f"no event from the stream within {QUIET_SECONDS:g} seconds, although its list has {pairs} pairs"
+            )
+        self._list_due_at = self._source.clock() + QUIET_SECONDS
+        self._found = NoVersion()
+
+    def _apply(self, name: bytes, text: bytes) -> None:
         """Apply an event. Unknown events are ignored."""
         if name == b"version":
             try:
                 freshness = wire.freshness_from_json(text, ignore_unknown=True)
             except MarketIndexError as error:
                 raise FeedError(f"invalid version in the stream: {error}") from None
+            self._source.reject_new({_record(pair): reason for pair, reason in self._invalid.items()})
             version = self._source.derive(
                 self._books.values(),
                 self._retracted,
@@ -184,23 +200,20 @@ class _Following:
                 freshness=freshness,
             )
             self._books, self._retracted, self._is_first = {}, set(), False
-            self.is_damaged = bool(self._invalid)
             self._found = version if isinstance(version, NoVersion) or version.index else NoVersion()
         elif name == b"retract":
             if (pair := wire.pair_named_in(text)) is None:
                 raise FeedError(f"a retraction in the stream must name a pair, got {safe_repr(text)}")
             self._books.pop(pair, None)
-            self._invalid.discard(pair)
+            self._invalid.pop(pair, None)
             self._retracted.add(pair)
         elif name in {b"book", b"change"}:
             try:
                 book = wire.order_book_from_json(text, ignore_unknown=True) if name == b"book" else self._changed(text)
             except MarketIndexError as error:
-                pair = wire.pair_named_in(text)
-                record = f"event of {'an unknown pair' if pair is None else pair}"
-                self._source.reject_once(pair, record, error, self._invalid)
+                self._invalid[wire.pair_named_in(text)] = error
             else:
-                self._invalid.discard(book.pair)
+                self._invalid.pop(book.pair, None)
                 self._retracted.discard(book.pair)
                 self._books[book.pair] = book
 
@@ -211,7 +224,7 @@ class _Following:
         if before is None and not (self._is_first or last is None or pair in self._retracted):
             before = last.index.get(pair)
         if before is None or pair in self._invalid:
-            raise _Invalid("a change must follow the valid book of its pair")
+            raise InvalidResponse("a change must follow the valid book of its pair")
         return before.apply(bids, asks, spot)
 
 
@@ -219,7 +232,7 @@ class _Following:
 class _Polling:
     """The versions of a service that is polled: each is a round of requests. `pairs` are those of the last list."""
 
-    def __init__(self, source: ServiceSource, client: _Client) -> None:
+    def __init__(self, source: ServiceSource, client: Client) -> None:
         self.pairs: tuple[Pair, ...] = ()
         self._source, self._client = source, client
         self._list_etag = ""
@@ -227,237 +240,108 @@ class _Polling:
         self._known: dict[Pair, tuple[OrderBook, str]] = {}
 
     async def next(self) -> Version | NoVersion:
-        """Request the list and all books, and return them as a version."""
-        freshness = {await self.request_list()}
-        if not self.pairs:
-            return NoVersion()
-        remaining, known, invalid = iter(self.pairs), dict[Pair, tuple[OrderBook, str]](), set[Pair | None]()
-
-        async def request_books() -> None:
-            for pair in remaining:
-                try:
-                    book, etag = self._known.get(pair, (None, ""))
-                    response, body = await self._client.get(_book_target(pair), etag)
-                    if book is None or response.status_code != 304:
-                        book = _book(response, body, pair)
-                    known[pair] = book, response.headers.get("etag", "")
-                    freshness.add(_freshness(response))
-                except _Invalid as error:
-                    self._source.reject_once(pair, f"the order book of {pair}", error, invalid)
-
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for _ in range(MAX_IN_FLIGHT):
-                    tasks.create_task(request_books())
-        except ExceptionGroup as group:
-            raise group.exceptions[0] from None
-        self._known = known
-        books = [book for book, _ in known.values()]
-        return self._source.derive(books, invalid=invalid, is_whole=True, freshness=_common(freshness))
+        """Return the next version: the first round during which nothing was published."""
+        for _ in range(MAX_ROUNDS):
+            freshness = {await self.request_list()}
+            if not self.pairs:
+                return NoVersion()
+            reasons = await self._request_books(freshness)
+            if len(freshness) == 1:
+                self._source.reject_new({_record(pair): reason for pair, reason in reasons.items()})
+                books = [book for book, _ in self._known.values()]
+                return self._source.derive(books, invalid=reasons, is_whole=True, freshness=freshness.pop())
+        raise FeedError(f"it published during each of {MAX_ROUNDS} rounds of requests")
 
     async def request_list(self) -> Freshness:
         """Request the pair list, and return its freshness."""
-        response, body = await self._client.get(PAIR_LIST, self._list_etag)
-        if response.status_code == 404:
+        response = await _request(self._client, PAIR_LIST, self._list_etag, MAX_PAIR_LIST_BYTES)
+        if response.status == 404:
             raise FeedError("there is no pair list below this URL")
-        if response.status_code == 200:
+        if response.status == 200:
             try:
-                self.pairs = tuple(info.pair for info in wire.pair_list_from_json(body, ignore_unknown=True))
+                self.pairs = tuple(info.pair for info in wire.pair_list_from_json(response.body, ignore_unknown=True))
             except MarketIndexError as error:
                 raise FeedError(f"invalid pair list: {error}") from None
         self._list_etag = response.headers.get("etag", "")
         return _freshness(response)
 
+    async def _request_books(self, freshness: set[Freshness]) -> dict[Pair, InvalidResponse]:
+        """Request all books, and add their freshness. Return why books are invalid, by pair."""
+        remaining, known, reasons = iter(self.pairs), dict[Pair, tuple[OrderBook, str]](), dict[Pair, InvalidResponse]()
 
-@final
-class _Client:
-    """Sends requests to a service."""
+        async def request() -> None:
+            for pair in remaining:
+                try:
+                    book, etag = self._known.get(pair, (None, ""))
+                    response = await _request(self._client, _book_target(pair), etag, wire.MAX_ORDER_BOOK_BYTES)
+                    if book is None or response.status != 304:
+                        book = _book(response, pair)
+                    known[pair] = book, response.headers.get("etag", "")
+                    freshness.add(_freshness(response))
+                except InvalidResponse as error:
+                    reasons[pair] = error
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-        # Not `AsyncClient`: that takes twice as long, and has cookies, redirects and the proxies of the environment.
-        self._transport = httpx.AsyncHTTPTransport(
-            verify=ssl.create_default_context() if url.startswith("https") else False
-        )
-
-    async def aclose(self) -> None:
-        """Close all connections."""
-        await self._transport.aclose()
-
-    async def get(self, target: str, etag: str = "") -> tuple[httpx.Response, bytes]:
-        """Return a response of status 200, 304 or 404, and its body.
-
-        Raises `_Invalid`, and `FeedError` if there is none.
-        """
-        body = bytearray()
-        async with _failures(f"no response to {target}", EXCHANGE_SECONDS):
-            response = await self._send(target, etag)
-            # To its end, also if it is too large: a loop that is left leaves the generators of httpx behind.
-            async for piece in response.aiter_raw():
-                if len(body) <= wire.MAX_ORDER_BOOK_BYTES:
-                    body += piece
-        if len(body) > wire.MAX_ORDER_BOOK_BYTES:
-            raise _Invalid(f"response to {target} must have at most {wire.MAX_ORDER_BOOK_BYTES} bytes, got more")
-        status = response.status_code
-        if status in {200, 404} or (status == 304 and etag):
-            return response, bytes(body)
-        reason = f"response to {target} has status {status}: {safe_repr(str(body, 'utf-8', 'replace'))}"
-        raise FeedError(reason) if status in UNAVAILABLE else _Invalid(reason)
-
-    @asynccontextmanager
-    async def stream(self) -> AsyncIterator[_Stream | None]:
-        """Open the stream of changes, and read it in a task until the end of the block; None if there is none."""
-        async with _failures(f"no response to {STREAM}", SILENCE_SECONDS):
-            response = await self._send(STREAM)
-        async with aclosing(response):
-            status = response.status_code
-            if status in UNAVAILABLE:
-                raise FeedError(f"response to {STREAM} has status {status}")
-            if status != 200 or response.headers.get("content-type", "").partition(";")[0] != EVENTS:
-                yield None
-                return
-            stream = _Stream()
-            receiving = asyncio.create_task(stream.receive(response))
-            try:
-                yield stream
-            finally:
-                receiving.cancel()
-                await asyncio.wait({receiving})
-
-    async def _send(self, target: str, etag: str = "") -> httpx.Response:
-        """Send a request, and return the response, whose body is to be read."""
-        connect = {"timeout": {"connect": CONNECT_SECONDS}}
-        headers = HEADERS | ({"If-None-Match": etag} if etag else {})
-        request = httpx.Request("GET", f"{self._url}{target}", headers=headers, extensions=connect)
-        return await self._transport.handle_async_request(request)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(MAX_IN_FLIGHT):
+                    tasks.create_task(request())
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+        self._known = known
+        return reasons
 
 
-@final
-class _Stream:
-    """An open stream of server-sent events, parsed as the HTML standard says.
+async def _request(client: Client, target: str, etag: str, max_bytes: int) -> Response:
+    """Return a response of status 200 or 404, or 304 if an entity tag is given.
 
-    `has_events`: whether the service has sent any. `has_lasted`: whether it has sent something after `SILENCE_SECONDS`.
+    Raises:
+        FeedError: There is none, or the service can respond later.
+        InvalidResponse: It has another status, or is too large.
     """
-
-    def __init__(self) -> None:
-        self.has_events = self.has_lasted = False
-        self.opened_at = monotonic()
-        self._received, self._has_received = bytearray(), asyncio.Event()
-        self._end: Exception | None = None
-        self._silent_seconds = 0.0
-        # The start of a line, and the event that the next empty line ends.
-        self._line, self._name, self._text = bytearray(), b"", bytearray()
-
-    async def receive(self, response: httpx.Response) -> None:
-        """Receive all that arrives whenever the event loop runs, until the stream ends, or the task is cancelled.
-
-        A loop that is left otherwise would leave the generators of httpx behind.
-        """
-        end: Exception = FeedError("the stream has ended")
-        try:
-            async for piece in response.aiter_raw():
-                self._received += piece
-                self._has_received.set()
-        except httpx.HTTPError as error:
-            end = FeedError(reason_of(error))
-        except Exception as error:  # noqa: BLE001  # raised by `events`: otherwise it looks like a silent stream
-            end = error
-        self._end = end
-        self._has_received.set()
-
-    async def events(self) -> list[tuple[bytes, bytes]]:
-        """Return the names and texts of the events that have arrived, at most a second later."""
-        try:
-            await asyncio.wait_for(self._has_received.wait(), CHECK_SECONDS)
-        except TimeoutError:
-            # Not a timeout of the event loop, which does not run while the caller is busy.
-            self._silent_seconds += CHECK_SECONDS
-            if self._silent_seconds >= SILENCE_SECONDS:
-                raise _Silence(f"nothing from the stream within {SILENCE_SECONDS:g} seconds") from None
-            return []
-        await asyncio.sleep(GATHER_SECONDS)
-        received, self._received = self._received, bytearray()
-        if self._end is None:
-            self._has_received.clear()
-        elif not received:
-            raise self._end
-        self._silent_seconds = 0.0
-        self.has_lasted = monotonic() > self.opened_at + SILENCE_SECONDS
-        events = list(self._parse(received))
-        self.has_events = self.has_events or bool(events)
-        return events
-
-    def _parse(self, received: bytearray) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the events that end."""
-        self._line += received
-        *lines, self._line = self._line.split(b"\n") if b"\n" in received else [self._line]
-        # The rest of a larger event is not kept: it is invalid.
-        del self._line[wire.MAX_ORDER_BOOK_BYTES + 100 :]
-        for line in lines:
-            field, _, value = bytes(line.removesuffix(b"\r")).partition(b":")
-            value = value.removeprefix(b" ")
-            if field == b"event":
-                self._name = value
-            elif field == b"data" and len(self._text) <= wire.MAX_ORDER_BOOK_BYTES:
-                self._text += value + b"\n"
-            elif not line.strip(b"\r"):
-                if self._text:
-                    yield self._name, bytes(self._text[:-1])
-                self._name, self._text = b"", bytearray()
+    headers = ACCEPT_JSON | ({"If-None-Match": etag} if etag else {})
+    response = await client.get(target, headers, seconds=EXCHANGE_SECONDS, max_bytes=max_bytes)
+    status = response.status
+    if status in {200, 404} or (status == 304 and etag):
+        return response
+    reason = f"response to {target} has status {status}: {safe_repr(str(response.body, 'utf-8', 'replace'))}"
+    raise FeedError(reason) if status in UNAVAILABLE else InvalidResponse(reason)
 
 
-@asynccontextmanager
-async def _failures(what: str, seconds: float) -> AsyncIterator[None]:
-    """Turn the failures of an exchange, or one that takes longer, into a `FeedError`."""
+def _has_events(stream: Stream) -> bool:
+    """Whether a response is a stream of events. Raises `FeedError` if the service can respond later."""
+    if stream.status in UNAVAILABLE:
+        raise FeedError(f"response to {STREAM} has status {stream.status}")
+    media_type = stream.headers.get("content-type", "").partition(";")[0]
+    return stream.status == 200 and media_type.strip().lower() == EVENTS
+
+
+def _book(response: Response, pair: Pair) -> OrderBook:
+    """Return the book of a response. Raises `InvalidResponse` if it is not a valid book of the pair."""
+    if response.status == 404:
+        raise InvalidResponse("not found, although the list contains the pair")
     try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError:
-        raise _Silence(f"{what} within {seconds:g} seconds") from None
-    except (httpx.HTTPError, OSError) as error:
-        raise FeedError(reason_of(error)) from None
-
-
-def _book(response: httpx.Response, body: bytes, pair: Pair) -> OrderBook:
-    """Return the book of a response. Raises `_Invalid` if it is not a valid book of the pair."""
-    if response.status_code == 404:
-        raise _Invalid("not found, although the list contains the pair")
-    try:
-        book = wire.order_book_from_json(body, ignore_unknown=True)
+        book = wire.order_book_from_json(response.body, ignore_unknown=True)
     except MarketIndexError as error:
-        raise _Invalid(str(error)) from None
+        raise InvalidResponse(str(error)) from None
     if book.pair != pair:
-        raise _Invalid(f"must be the book of the requested pair, got that of {book.pair}")
+        raise InvalidResponse(f"must be the book of the requested pair, got that of {book.pair}")
     return book
+
+
+def _record(pair: Pair | None) -> str:
+    return f"the order book of {'an unknown pair' if pair is None else pair}"
 
 
 def _book_target(pair: Pair) -> str:
     return f"/trading-view/order-book?{urlencode({'base': pair.base, 'quote': pair.quote})}"
 
 
-def _freshness(response: httpx.Response) -> Freshness:
+def _freshness(response: Response) -> Freshness:
     """Return what the headers say; nothing is known if one of them is invalid."""
     published_at = response.headers.get(PUBLISHED_AT)
     with suppress(InvalidFreshness):
         return Freshness(response.headers.get(AS_OF), published_at and parse_time(published_at))
     return UNKNOWN
-
-
-def _common(found: Collection[Freshness]) -> Freshness:
-    """Return the freshness of several responses: the as_of if all have the same, and the earliest publish time."""
-    as_ofs = {one.as_of for one in found}
-    times = [one.published_at for one in found if one.published_at is not None]
-    return Freshness(as_ofs.pop() if len(as_ofs) == 1 else None, min(times) if len(times) == len(found) else None)
-
-
-def _base_url(text: str, name: str) -> str:
-    """Return a base URL without a slash at its end. Raises `FeedError`, without the credentials of the text."""
-    with suppress(httpx.InvalidURL, ValueError):
-        url = httpx.URL(text)
-        is_base = url.scheme in {"http", "https"} and url.host and url.port != 0
-        if is_base and not (url.userinfo or url.query or url.fragment or text.endswith(("?", "#"))):
-            return str(url).rstrip("/")
-    raise FeedError(f"{name} cannot be opened: it must be the base URL of a service, such as http://127.0.0.1:8000")
 
 
 __all__ = ["ServiceSource"]

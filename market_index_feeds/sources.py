@@ -1,4 +1,7 @@
-"""Opens feeds and stores by name. Only this module knows all media, and which names belong to which."""
+"""The table of kinds: how the name of a feed or a store begins, what it contains, and how it is opened.
+
+Only this module knows all media. A new medium is one row of `KINDS`, with a function that opens it.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +9,140 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from enum import Enum
 from math import inf
 from pathlib import Path
 from typing import Any, Final, get_args
 
+from attrs import field, frozen
+
 from market_index import MarketIndexError
 from market_index.errors import safe_repr
+from market_index_feeds.book_lines import NdjsonFile, NdjsonStream
 from market_index_feeds.errors import FeedError, StoreError, reason_of
 from market_index_feeds.feed import Feed
 from market_index_feeds.lines import STANDARD_INPUT
 from market_index_feeds.names import shown_name
-from market_index_feeds.ndjson import NdjsonFile, NdjsonStream
 from market_index_feeds.orders import DEFAULT_HISTORY, Orders
-from market_index_feeds.recording import SAMPLE, Replay, path_of
-from market_index_feeds.regular_files import open_without_waiting
+from market_index_feeds.recording import SAMPLE, Replay
+from market_index_feeds.regular_files import open_regular
 from market_index_feeds.source import Source
 from market_index_feeds.sqlite import SqliteSource, SqliteStore, Synchronous, is_sqlite
 from market_index_feeds.store import WAIT_SECONDS, Store
 
-ORDERS: Final = "orders:"
-"""The prefix of the name of a feed of orders. A path, or `-` for standard input, follows it."""
 
-REPLAY: Final = "replay:"
-"""The prefix of the name of a feed that replays a recording. The path of the recording follows it."""
+class Contents(Enum):
+    """What a source contains, and so how it gets into a store."""
 
-BUCKETS: Final = {"nats", "tls"}
-"""The URL schemes of a bucket of NATS."""
+    CHANGES = "lines, each of which changes one pair: they are published"
+    STATES = "the states of one producer, up to its end: they are mirrored"
+    COPY = "what others publish, without an end: it is relayed"
 
 
-def open_feed(source: str | os.PathLike[str], *, follow: bool = True) -> Feed:
+@frozen
+class Opening:
+    """The arguments of a function that opens a source.
+
+    `target` is the name without the prefix and the options of its kind. `shown` is the name in messages. An option that
+    may be repeated has a list of values.
+    """
+
+    target: str
+    shown: str
+    options: Mapping[str, Any]
+    headers: Mapping[str, str] = field(factory=dict, repr=False)
+    follow: bool = True
+
+    def error(self, reason: object) -> FeedError:
+        """Return the error that the source cannot be opened."""
+        return FeedError(f"{self.shown} cannot be opened: {reason}")
+
+
+@frozen
+class Kind:
+    """A row of the table.
+
+    Args:
+        noun: What it is, in messages.
+        contents: What a source of this kind contains.
+        open_source: Opens a source. Its `is_stream` says whether it can be read only once.
+        open_store: Opens a store by its name, with the arguments of `open_store`; None if it is no store.
+        prefix: How its names begin. A kind with neither a prefix nor a scheme is known by its file.
+        schemes: The schemes of its URLs, in lower case.
+        options: The options that may follow the last `?` of a name. Each function converts the text of one, or raises
+            `ValueError`.
+        repeatable: The options that may be given more than once.
+        extra: The extra that must be installed.
+        takes_headers: Whether it sends requests of HTTP, with the headers of the caller.
+    """
+
+    noun: str
+    contents: Contents
+    open_source: Callable[[Opening], Source]
+    open_store: Callable[..., Store] | None = None
+    prefix: str = ""
+    schemes: tuple[str, ...] = ()
+    options: Mapping[str, Callable[[str], Any]] = field(factory=dict)
+    repeatable: frozenset[str] = frozenset()
+    extra: str | None = None
+    takes_headers: bool = False
+
+    def shown(self, name: str) -> str:
+        """Return a name of this kind as messages show it."""
+        return self.prefix + shown_name(name.removeprefix(self.prefix))
+
+    def opening(self, name: str, **arguments: Any) -> Opening:
+        """Return the arguments for opening a name of this kind. Raises `FeedError` if an option is not valid."""
+        target, texts, options = name.removeprefix(self.prefix), "", dict[str, Any]()
+        if self.options and "?" in target:
+            target, _, texts = target.rpartition("?")
+        opening = Opening(target, self.shown(name), options, **arguments)
+        for text in texts.split("&") if texts else ():
+            option, _, value = text.partition("=")
+            if option not in self.options:
+                raise opening.error(
+                    f"an option, after '?', must be {' or '.join(self.options)}, got {safe_repr(option)} (a path that "
+                    "contains '?' must be followed by another '?')"
+                )
+            if option in options and option not in self.repeatable:
+                raise opening.error(f"option {option} must be given once")
+            try:
+                found = self.options[option](value)
+            except ValueError as error:
+                raise opening.error(error) from None
+            options[option] = [*options.get(option, ()), found] if option in self.repeatable else found
+        return opening
+
+    @contextmanager
+    def requirements(self, name: str, error: type[MarketIndexError]) -> Iterator[None]:
+        """Raise an error that names the extra to install, if a package is missing."""
+        try:
+            yield
+        except ModuleNotFoundError:
+            if self.extra is None:
+                raise
+            raise error(
+                f"{self.shown(name)} cannot be opened: the extra {self.extra} must be installed "
+                f"(pip install 'market-index[{self.extra}]')"
+            ) from None
+
+
+def kind_of(name: str) -> Kind:
+    """Return the kind of a feed or a store. Raises `FeedError` if its scheme is not known."""
+    scheme, mark, _ = name.partition("://")
+    for kind in KINDS:
+        if (kind.prefix and name.startswith(kind.prefix)) or (mark and scheme.lower() in kind.schemes):
+            return kind
+    if mark:
+        *schemes, last = (scheme for kind in KINDS for scheme in kind.schemes)
+        raise FeedError(
+            f"{shown_name(name)} cannot be opened: a scheme must be {', '.join(schemes)} or {last}, "
+            f"got {safe_repr(scheme)}"
+        )
+    return SQLITE if name != STANDARD_INPUT and is_sqlite(name) else LINES
+
+
+def open_feed(source: str | os.PathLike[str], *, follow: bool = True, headers: Mapping[str, str] | None = None) -> Feed:
     """Open the feed that `source` names.
 
     `source` is one of: a store (`market.db`, or `nats://127.0.0.1:4222/books` with the extra `nats`), a file with one
@@ -47,16 +155,26 @@ def open_feed(source: str | os.PathLike[str], *, follow: bool = True) -> Feed:
     as it was recorded, and again after its end. If the path itself contains `?`, add another one: `replay:odd?name?`.
     `sample:` is a recording in this package, replayed in a loop.
 
-    Without `follow`, events of orders in a file are read once, to its end.
-
     >>> open_feed("nowhere/books.ndjson")
     Traceback (most recent call last):
     market_index_feeds.errors.FeedError: nowhere/books.ndjson cannot be opened: No such file or directory
 
+    Args:
+        source: The name.
+        follow: Without it, events of orders in a file are read once, to its end.
+        headers: Sent with each request to a service, such as `{"X-API-Key": "..."}`. They are not logged.
+
     Raises:
-        FeedError: The source cannot be opened, its kind is not known, or an option is unknown or invalid.
+        FeedError: The source cannot be opened, its kind is not known, an option is unknown or invalid, or a header is
+            not valid, or the source is not a service.
     """
-    return Feed(_source(os.fspath(source), follow=follow))
+    name = os.fspath(source)
+    kind = kind_of(name)
+    opening = kind.opening(name, follow=follow, headers=dict(headers or {}))
+    if opening.headers and not kind.takes_headers:
+        raise opening.error(f"headers are sent to a service, got {kind.noun}")
+    with kind.requirements(name, FeedError):
+        return Feed(kind.open_source(opening))
 
 
 def open_lines(source: str | os.PathLike[str]) -> NdjsonStream:
@@ -66,12 +184,11 @@ def open_lines(source: str | os.PathLike[str]) -> NdjsonStream:
         FeedError: It cannot be opened, or is not a file of order books.
     """
     name = os.fspath(source)
-    is_other = name.startswith((ORDERS, REPLAY, SAMPLE)) or "://" in name
-    if is_other or (name != STANDARD_INPUT and is_sqlite(name)):
+    if kind_of(name) is not LINES:
         raise FeedError(f"{shown_name(name)} cannot be opened: it must be a file of order books, one per line")
     if stat.S_ISREG(_mode(name)):
         try:
-            os.close(open_without_waiting(name, os.O_RDONLY))
+            open_regular(Path(name)).close()
         except OSError as error:
             raise FeedError(f"{shown_name(name)} cannot be opened: {reason_of(error)}") from None
     return NdjsonStream(name)
@@ -106,73 +223,77 @@ def open_store(
     Receipt(published=0, retracted=1)
 
     Raises:
-        StoreError: The store cannot be opened, or its kind is not known.
+        StoreError: The store cannot be opened, its kind is not known, or an argument is not valid.
     """
     name = os.fspath(target)
-    scheme, mark, _ = name.partition("://")
-    if not (isinstance(wait, (int, float)) and wait >= 0):
-        raise StoreError(f"{shown_name(name)} cannot be opened: wait must be 0 or more seconds, got {safe_repr(wait)}")
+    try:
+        kind = kind_of(name)
+    except FeedError as error:
+        raise StoreError(str(error)) from None
+    if kind is LINES and name != STANDARD_INPUT:
+        kind = SQLITE  # a new file, or one that it rejects
+    shown = kind.shown(name)
+    if kind.open_store is None:
+        raise StoreError(f"a store must be a file such as market.db, or a bucket, got {kind.noun}: {safe_repr(shown)}")
+    if type(wait) not in {int, float} or not wait >= 0:
+        raise StoreError(f"{shown} cannot be opened: wait must be 0 or more seconds, got {safe_repr(wait)}")
     if synchronous not in get_args(Synchronous):
         raise StoreError(
-            f"{shown_name(name)} cannot be opened: synchronous must be 'full' or 'normal', got {safe_repr(synchronous)}"
+            f"{shown} cannot be opened: synchronous must be 'full' or 'normal', got {safe_repr(synchronous)}"
         )
-    kinds = {ORDERS: "events of orders", REPLAY: "a replay", SAMPLE: "the sample"}
-    for prefix, kind in kinds.items():
-        if name.startswith(prefix):
-            raise StoreError(f"a store must be a file such as market.db, or a bucket, got {kind}: {safe_repr(name)}")
-    if name == STANDARD_INPUT:
-        raise StoreError("a store must be a file such as market.db, or a bucket, got '-', which is standard input")
-    if not mark:
-        return SqliteStore(name, wait=wait, synchronous=synchronous, create=create)
-    if scheme.lower() not in BUCKETS:
-        raise StoreError(
-            f"{shown_name(name)} cannot be opened: the scheme of a store must be nats or tls, got {safe_repr(scheme)}"
-        )
+    with kind.requirements(name, StoreError):
+        return kind.open_store(name, wait=wait, synchronous=synchronous, create=create)
+
+
+# What opens each kind. Each imports what needs an extra when it is called.
+
+
+def _open_sample(opening: Opening) -> Source:
+    if opening.target:
+        raise opening.error(f"nothing must follow {SAMPLE}, got {safe_repr(opening.target)}")
+    return Replay(SAMPLE, loop=True)
+
+
+def _open_replay(opening: Opening) -> Source:
+    try:
+        open_regular(Path(opening.target)).close()
+    except (OSError, ValueError) as error:
+        raise FeedError(f"{shown_name(opening.target)} cannot be replayed: {reason_of(error)}") from None
+    return Replay(opening.target, speed=opening.options.get("speed", 1.0), loop="loop" in opening.options)
+
+
+def _open_orders(opening: Opening) -> Source:
+    is_file = stat.S_ISREG(_mode(opening.target))
+    history = opening.options.get("history", DEFAULT_HISTORY)
+    return Orders(opening.target, history, is_stream=not (is_file and opening.follow))
+
+
+def _open_service(opening: Opening) -> Source:
+    from market_index_feeds.service import ServiceSource  # noqa: PLC0415  # it needs the extra `follow`
+
+    return ServiceSource(opening.target, opening.headers)
+
+
+def _open_bucket(opening: Opening) -> Source:
+    from market_index_feeds.nats import open_nats_source  # noqa: PLC0415  # it needs the extra `nats`
+
+    return open_nats_source(opening.target)
+
+
+def _open_bucket_store(name: str, *, wait: float, synchronous: Synchronous, create: bool) -> Store:
+    from market_index_feeds.nats import open_nats_store  # noqa: PLC0415  # it needs the extra `nats`
+
     if synchronous != "full":
         raise StoreError(
             f"{shown_name(name)} cannot be opened: synchronous must be 'full' for a bucket, got "
             f"{safe_repr(synchronous)} (its servers determine its durability)"
         )
-    with _requiring("nats", "nats", name, StoreError):
-        from market_index_feeds.nats import open_nats_store  # noqa: PLC0415  # it needs the extra `nats`
     return open_nats_store(name, wait=wait, create=create)
 
 
-def _source(name: str, *, follow: bool) -> Source:
-    if name == SAMPLE:
-        return Replay(name, loop=True)
-    if name.startswith(REPLAY):
-        path, options = _split(name, REPLAY, {"speed": _speed, "loop": _flag})
-        try:
-            path_of(path).open("rb").close()
-        except (OSError, ValueError) as error:
-            raise FeedError(f"{shown_name(path)} cannot be replayed: {reason_of(error)}") from None
-        return Replay(path, speed=options.get("speed", 1.0), loop="loop" in options)
-    if name.startswith(ORDERS):
-        path, options = _split(name, ORDERS, {"history": _blocks})
-        is_file = stat.S_ISREG(_mode(path))
-        return Orders(path, options.get("history", DEFAULT_HISTORY), is_stream=not (is_file and follow))
-    if "://" in name:
-        return _remote_source(name)
-    if name != STANDARD_INPUT and is_sqlite(name):
-        return SqliteSource(name)
-    return NdjsonFile(name) if stat.S_ISREG(_mode(name)) else NdjsonStream(name)
-
-
-def _remote_source(name: str) -> Source:
-    scheme = name.partition("://")[0].lower()
-    if scheme in {"http", "https"}:
-        with _requiring("httpx", "follow", name, FeedError):
-            from market_index_feeds.service import ServiceSource  # noqa: PLC0415  # it needs the extra `follow`
-        return ServiceSource(name)
-    if scheme in BUCKETS:
-        with _requiring("nats", "nats", name, FeedError):
-            from market_index_feeds.nats import open_nats_source  # noqa: PLC0415  # it needs the extra `nats`
-        return open_nats_source(name)
-    raise FeedError(
-        f"{shown_name(name)} cannot be opened: the scheme of a feed must be http, https, nats or tls, "
-        f"got {safe_repr(scheme)}"
-    )
+def _open_lines(opening: Opening) -> Source:
+    is_file = stat.S_ISREG(_mode(opening.target))
+    return NdjsonFile(opening.target) if is_file else NdjsonStream(opening.target)
 
 
 def _mode(name: str) -> int:
@@ -190,26 +311,7 @@ def _mode(name: str) -> int:
     return mode
 
 
-def _split(name: str, prefix: str, known: Mapping[str, Callable[[str], Any]]) -> tuple[str, dict[str, Any]]:
-    """Return the path in a name, and its options. `known` converts the text of each option, or raises `ValueError`."""
-    path, mark, texts = name.removeprefix(prefix).rpartition("?")
-    options: dict[str, Any] = {}
-    if not mark:
-        return texts, options
-    for text in texts.split("&") if texts else ():
-        option, _, value = text.partition("=")
-        if option not in known:
-            raise FeedError(
-                f"{shown_name(name)} cannot be opened: an option, after '?', must be {' or '.join(known)}, got "
-                f"{safe_repr(option)} (a path that contains '?' must be followed by another '?')"
-            )
-        if option in options:
-            raise FeedError(f"{shown_name(name)} cannot be opened: option {option} must be given once")
-        try:
-            options[option] = known[option](value)
-        except ValueError as error:
-            raise FeedError(f"{shown_name(name)} cannot be opened: {error}") from None
-    return path, options
+# The conversions of options.
 
 
 def _speed(text: str) -> float:
@@ -232,15 +334,24 @@ def _flag(text: str) -> bool:
     return True
 
 
-@contextmanager
-def _requiring(package: str, extra: str, name: str, error: type[MarketIndexError]) -> Iterator[None]:
-    """Raise an `error` that names the extra to install if a package is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.partition(".")[0] != package:
-            raise
-        raise error(
-            f"{shown_name(name)} cannot be opened: the extra {extra} must be installed "
-            f"(pip install 'market-index[{extra}]')"
-        ) from None
+LINES: Final = Kind("lines of order books", Contents.CHANGES, _open_lines)
+
+SQLITE: Final = Kind("a store", Contents.COPY, lambda opening: SqliteSource(opening.target), SqliteStore)
+
+KINDS: Final = (
+    LINES,
+    SQLITE,
+    Kind("the sample", Contents.STATES, _open_sample, prefix=SAMPLE),
+    Kind("a replay", Contents.STATES, _open_replay, prefix="replay:", options={"speed": _speed, "loop": _flag}),
+    Kind("events of orders", Contents.STATES, _open_orders, prefix="orders:", options={"history": _blocks}),
+    Kind(
+        "a service",
+        Contents.COPY,
+        _open_service,
+        schemes=("http", "https"),
+        extra="follow",
+        takes_headers=True,
+    ),
+    Kind("a bucket", Contents.COPY, _open_bucket, _open_bucket_store, schemes=("nats", "tls"), extra="nats"),
+)
+"""All kinds of feeds and stores."""

@@ -17,18 +17,17 @@ a store in the middle of a call of the same thread, the medium is closed at the 
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from threading import RLock
-from typing import Final
+from typing import Final, Self
 
 from attrs import field, frozen
 
 from market_index import Freshness, InvalidOrderBook, MarketIndex, OrderBook, Pair, wire
 from market_index.errors import safe_repr
-from market_index_feeds.closeable import Closeable
 from market_index_feeds.errors import BookTooLarge, Busy, Conflict, FeedError, StoreBusy, StoreError, reason_of
 from market_index_feeds.source import Position, Version, utc_now
 
@@ -86,7 +85,7 @@ class CheckedChange:
         return Freshness(given.as_of, clock()) if given.published_at is None else given
 
 
-class Store(Closeable):
+class Store(ABC):
     """A store, opened for publishing: a file or a bucket (`open_store`), or a recording (`Recorder`).
 
     Each call is one atomic change: if it raises `StoreError`, nothing is written, unless it is an `UnknownOutcome`. Any
@@ -102,6 +101,12 @@ class Store(Closeable):
         # Reentrant, because a signal handler may close the store.
         self._lock = RLock()
         self._is_open, self._is_in_call = True, False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

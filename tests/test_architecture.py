@@ -25,7 +25,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "market_index.strategies": {"hypothesis"},
     "market_index_feeds": {"market_index", "attrs"},
     "market_index_feeds.nats": {"isal", "nats"},
-    "market_index_feeds.service": {"httpx"},
+    "market_index_feeds.http": {"httpx"},
     "market_index_http": {"market_index", "attrs", "starlette"},
     "market_index_http.bodies": {"isal"},
     "market_index_http.metrics": {"prometheus_client"},

@@ -40,6 +40,7 @@ class Settings:
     port: int
     uds: Path | None
     workers: int
+    headers: Path | None
     log_format: str
     log_level: str
     access_log: bool
@@ -54,7 +55,7 @@ class Settings:
 def run(settings: Settings) -> int:
     """Serve until a signal ends it. Return the exit code."""
     exit_code = 0
-    opened = opened_until_signal(settings.feed, settings.log_format, settings.log_level)
+    opened = opened_until_signal(settings.feed, settings.headers, settings.log_format, settings.log_level)
     with opened as feed, _listener(settings) as listener:
         if settings.workers == 1:
             _serve(settings, feed, listener, Counters())
@@ -71,7 +72,10 @@ def serve_as_worker(
     settings: Settings, table: Any, listener: socket.socket, number: int, on_serving: Callable[[], object]
 ) -> None:
     """Serve in a worker process, and call `on_serving` once it listens. `number` is its row of `table`."""
-    with opened_until_signal(settings.feed, settings.log_format, settings.log_level) as feed, listener:
+    with (
+        opened_until_signal(settings.feed, settings.headers, settings.log_format, settings.log_level) as feed,
+        listener,
+    ):
         _serve(settings, feed, listener, Counters(table, number), on_serving)
 
 

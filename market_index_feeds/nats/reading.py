@@ -152,17 +152,16 @@ class NatsSource(Source):
         for key, message in self._read.items():
             self._keys.add(key)
             self._invalid.pop(key, None)
-            pair = pair_of(key)
-            try:
-                if message.value is not None and key != HEARTBEAT_KEY:
+            if message.value is None:
+                gone += [pair for pair in [pair_of(key)] if pair is not None]
+            elif key != HEARTBEAT_KEY:
+                try:
                     books.append(book_of(key, message.value))
-                elif pair is not None:
-                    gone.append(pair)
-            except MarketIndexError as error:
-                if pair is None:
-                    self.reject(f"value {shown_text(key)}", error)  # it is only counted
-                else:
-                    self._invalid[key] = pair, error
+                except MarketIndexError as error:
+                    if (pair := pair_of(key)) is not None:
+                        self._invalid[key] = pair, error
+                    else:
+                        self.reject(f"value {shown_text(key)}", error)  # it is only counted
         self.reject_new({f"value {shown_text(key)}": error for key, (_, error) in self._invalid.items()})
         self.record = self._last_record()
         self._found = self.derive(

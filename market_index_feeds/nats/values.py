@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import frozen
 
-from market_index import AssetId, Freshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair, wire
+from market_index import Freshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair, wire
 from market_index.wire import freshness_from_json, freshness_to_json
 from market_index_feeds.nats.bucket import Message
 from market_index_feeds.source import UNKNOWN
@@ -65,7 +65,7 @@ def key_of(pair: Pair) -> str:
 
     A filter such as `*.ADA` matches every pair quoted in ADA. Keys allow only `-/_=.a-zA-Z0-9`.
 
-    >>> from market_index import ADA
+    >>> from market_index import ADA, AssetId
     >>> key_of(Pair(AssetId(bytes(28), b"SNEK"), ADA))
     '00000000000000000000000000000000000000000000000000000000-534e454b.ADA'
     """
@@ -78,9 +78,8 @@ def pair_of(key: str) -> Pair | None:
     >>> str(pair_of("ADA.00000000000000000000000000000000000000000000000000000000-"))
     'ADA/00000000000000000000000000000000000000000000000000000000:'
     """
-    base, _, quote = key.replace("-", ":").partition(".")
     try:
-        pair = Pair(AssetId.parse(base), AssetId.parse(quote))
+        pair = Pair.parse(key.replace("-", ":").replace(".", "/"))
     except MarketIndexError:
         return None
     return pair if key_of(pair) == key else None

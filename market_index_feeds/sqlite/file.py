@@ -6,13 +6,12 @@ import os
 import secrets
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from time import sleep
-from typing import Final, Literal, Self, TypeAlias
-
-from attrs import frozen
+from typing import Final, Literal, TypeAlias
 
 from market_index_feeds.errors import Busy, FeedError, reason_of
 from market_index_feeds.file_lock import try_lock
@@ -30,114 +29,50 @@ Identity: TypeAlias = tuple[int, int]
 """The device and inode of a file. No other file has them while it is open or exists."""
 
 _BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+State: TypeAlias = tuple[int, int]
+"""The version of the schema, which SQLite counts, and the number of the last change. Both are in the first page."""
+
+_REPUBLISH: Final = (
+    ": write its books with the release that made it (market-index dump OLD.db > books.ndjson), and publish them into"
+    " a new store (market-index publish NEW.db books.ndjson)"
+)
 _TEXT_SUFFIXES: Final = {".csv", ".json", ".jsonl", ".ndjson"}
 
-# A book of 50 levels a side fits a page of 8 KiB. `last` must fit one page.
+# A book of 50 levels a side fits a page of 8 KiB. `last` is the first table, so that its row is in the second page.
 _SCHEMA: Final = f"""
 PRAGMA page_size = 8192;
 PRAGMA journal_mode = WAL;
 BEGIN;
+CREATE TABLE last (
+    id INTEGER PRIMARY KEY, follows INTEGER NOT NULL, revision INTEGER NOT NULL, token TEXT NOT NULL,
+    as_of TEXT, published_at TEXT, books INTEGER NOT NULL, digest BLOB NOT NULL
+);
 CREATE TABLE books (pair TEXT NOT NULL UNIQUE, revision INTEGER NOT NULL, digest BLOB NOT NULL, body TEXT);
 CREATE INDEX books_by_revision ON books (revision);
 CREATE TABLE changes (revision INTEGER PRIMARY KEY, token TEXT NOT NULL);
-CREATE TABLE last (
-    log_schema INTEGER NOT NULL, log_number INTEGER NOT NULL, log_first INTEGER NOT NULL,
-    revision INTEGER NOT NULL, token TEXT NOT NULL, as_of TEXT, published_at TEXT, books INTEGER NOT NULL,
-    digest BLOB NOT NULL
-);
 PRAGMA application_id = {APPLICATION_ID};
 COMMIT;
 """
 
 
-@frozen
-class Header:
-    """What the first page of a file says: the version of the schema, which SQLite counts, and our number."""
-
-    schema: int
-    number: int
-
-    @classmethod
-    def read(cls, sqlite: sqlite3.Connection) -> Self:
-        """Return that of the state that a connection reads."""
-        (schema,) = sqlite.execute("PRAGMA schema_version").fetchone()
-        (number,) = sqlite.execute("PRAGMA user_version").fetchone()
-        return cls(schema, number)
-
-
-@frozen
-class Log:
-    """Which files a log belongs to, by the number in their header (`user_version`).
-
-    Each change writes a number. It is a random one if the file alone has that of the change before: then all of the log
-    is in the file, and SQLite may begin the log anew. Otherwise, it is the next number. So a log belongs to the file
-    `began_on`, and to one that has the number of a change in the log, from `first` on: a part of the log was moved into
-    it, or it is a copy from that time.
-
-    SQLite reads these from the log alone, whatever the file is: `last` is in the first page, and the row of the others
-    is the only one of its page. Every log with a change has both pages. A copy by `VACUUM INTO` has the same number,
-    but other pages, and a later schema.
-    """
-
-    began_on: Header
-    first: int
-    last: Header
-
-    @classmethod
-    def read(cls, sqlite: sqlite3.Connection) -> Self:
-        """Return that of the state that a connection reads."""
-        last = Header.read(sqlite)
-        row = sqlite.execute("SELECT log_schema, log_number, log_first FROM last").fetchone()
-        if row is None or set(map(type, row)) != {int}:
-            row = 0, last.number, last.number  # nothing was published, or it is damaged, which no row of a log is
-        schema, number, first = row
-        return cls(Header(schema, number), first, last)
-
-    def belongs_to(self, file: Header) -> bool:
-        """Whether it belongs to a file that has this header without a log."""
-        is_in_log = self.first <= file.number <= self.last.number and file.schema <= self.last.schema
-        return is_in_log or file in {self.began_on, self.last}
-
-    def after(self, file: Header) -> Log:
-        """Return that of the next change, if the file has this header without a log."""
-        if file != self.last and self.belongs_to(file):
-            return Log(self.began_on, self.first, Header(self.last.schema, self.last.number + 1))
-        first = secrets.randbelow(1 << 30)
-        return Log(file, first, Header(self.last.schema, first))
-
-
 class Connection:
     """An open file, for one thread at a time. `file` is its identity. Texts are read as bytes.
 
-    It reads nothing yet. Raises `OSError`, `sqlite3.Error`, and `FeedError` if it is not a regular file with one name.
+    It reads nothing yet. If another file is renamed over it while it is opened, it is not `is_in_place`. Raises
+    `OSError`, `sqlite3.Error`, and `FeedError` if it is not a regular file with one name.
     """
 
     def __init__(self, path: Path, mode: Literal["ro", "rw"], wait: float) -> None:
         # Not resolved, so that a changed link is noticed.
         self.path: Path = path
-        self._log = Path(f"{os.path.realpath(path)}-wal")
+        self.file: Identity = _identity(path)  # SQLite does not report that a file is missing, and waits for a pipe
+        _require_one_name(path)
         self._is_own_log = False
-        while True:
-            before = _identity(path)  # SQLite does not report that a file is missing, and waits for a pipe
-            _require_one_name(path)
-            self.sqlite: sqlite3.Connection = sqlite3.connect(
-                f"{path.as_uri()}?mode={mode}", uri=True, timeout=wait, isolation_level=None, check_same_thread=False
-            )
-            try:
-                self.file: Identity = _identity(path)
-            except BaseException:
-                self.sqlite.close()
-                raise
-            if self.file == before:
-                break
-            # Another file was renamed over it meanwhile.
-            self.sqlite.close()
+        self.sqlite: sqlite3.Connection = sqlite3.connect(
+            f"{path.as_uri()}?mode={mode}", uri=True, timeout=wait, isolation_level=None, check_same_thread=False
+        )
         self.sqlite.text_factory = bytes
-
-    @property
-    def folder(self) -> Path:
-        """The folder of its log."""
-        return self._log.parent
 
     @property
     def is_in_place(self) -> bool:
@@ -154,23 +89,22 @@ class Connection:
         """
         (application,) = self.sqlite.execute("PRAGMA application_id").fetchone()
         if application != APPLICATION_ID:
-            raise FeedError(f"it must be a store of this version, got a file of the application {application:#x}")
+            is_older = application >> 8 == APPLICATION_ID >> 8
+            raise FeedError(
+                f"it must be a store of this version, got a file of the application {application:#x}"
+                f"{_REPUBLISH if is_older else ''}"
+            )
         if not self._is_own_log:
             # Once: nobody can exchange the log of an open file.
-            self.next_log()
+            log = Path(f"{os.path.realpath(self.path)}-wal")
+            if log.exists() and not _belongs_to(log, _state_of_file(self.path), _state_of(self.sqlite)):
+                raise FeedError(
+                    f"its log ({log.name}) belongs to another file, or to other content of this one: put that back,"
+                    f" or remove the log and {self.path.name}-shm while no program has it open"
+                )
             if not self.is_in_place:
                 raise FeedError("another file was renamed over it")
             self._is_own_log = True
-
-    def next_log(self) -> Log:
-        """Return that of the next change. Raises `FeedError` if the log belongs to another file."""
-        log, file = Log.read(self.sqlite), _header_of_file(self.path)
-        if not (log.belongs_to(file) or _has_all_pages(self._log)):
-            raise FeedError(
-                f"its log ({self.path.name}-wal) belongs to another file, or to later content of this one: put that"
-                f" back, or remove the log and {self.path.name}-shm while no program has it open"
-            )
-        return log.after(file)
 
     @contextmanager
     def transaction(self, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> Iterator[sqlite3.Connection]:
@@ -209,33 +143,70 @@ def _require_one_name(path: Path) -> None:
         raise FeedError("it must have one name, got a file that is mounted: mount its folder")
 
 
-def _header_of_file(path: Path) -> Header:
-    """Return the header of a file, without its log.
+def _state_of(sqlite: sqlite3.Connection) -> State:
+    """Return the state that a connection reads."""
+    (schema,), (number,) = (sqlite.execute(f"PRAGMA {name}_version").fetchone() for name in ("schema", "user"))
+    return schema, number
+
+
+def _state_of_file(path: Path) -> State:
+    """Return the state of a file without its log.
 
     SQLite reads the content. If this process opened and closed the file by itself, it would release the locks of its
     other connections: POSIX locks belong to a process, and end when any descriptor of the file is closed.
     """
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
         connection.execute("PRAGMA writable_schema = ON")  # otherwise it rejects a file without its last pages
-        return Header.read(connection)
+        return _state_of(connection)
 
 
-def _has_all_pages(log: Path) -> bool:
-    """Whether a log has each page, as after a restore with SQLite's own means. Then any file may be beside it.
+def _belongs_to(log: Path, file: State, read: State) -> bool:
+    """Whether a log belongs to a file, given the states of the file alone and of both together.
+
+    It does so if its first change follows that of the file, or if the state of the file is one of the log, of which a
+    part was moved into the file. A log with all pages, as after a restore with SQLite's own means, belongs to any file.
+    """
+    pages, states, has_all = dict[int, bytes](), list[State](), False
+    with log.open("rb", buffering=0) as opened:
+        header = opened.read(32)
+        for new, size in _transactions(opened, header):
+            pages.update({page: content for page, content in new.items() if page not in pages})
+            if 1 in new:
+                states.append((int.from_bytes(new[1][40:44]), int.from_bytes(new[1][60:64])))
+            # Only up to the state that SQLite reads: it ignores all that follows a damaged frame.
+            if states and states[-1] == read:
+                has_all = pages.keys() >= set(range(1, size + 1))
+        opened.seek(0)
+        is_begun_anew = opened.read(32) != header  # meanwhile, by a program that has the file open
+    if is_begun_anew or not states or has_all or file in states:
+        return True
+    schema, number = states[0]
+    return file[0] <= schema and file[1] == (_followed_by(pages) if 2 in pages else number)
+
+
+def _transactions(log: FileIO, header: bytes) -> Iterator[tuple[dict[int, bytes], int]]:
+    """Yield the new pages of each transaction of a log, and the number of all pages. Only the first two have content.
 
     https://www.sqlite.org/fileformat2.html#the_write_ahead_log
     """
-    pages, changed, size = set[int](), set[int](), 0
-    with suppress(OSError), log.open("rb") as file:
-        header = file.read(32)
-        page_bytes = int.from_bytes(header[8:12])
-        while len(frame := file.read(24)) == 24 and frame[8:16] == header[16:24]:
-            changed.add(int.from_bytes(frame[:4]))
-            if pages_at_commit := int.from_bytes(frame[4:8]):
-                pages, size = pages | changed, pages_at_commit
-            file.seek(page_bytes, os.SEEK_CUR)
-        pages.add((1 << 30) // page_bytes + 1)  # SQLite never writes it, because it locks it
-    return size > 0 and pages.issuperset(range(1, size + 1))
+    page_bytes = min(int.from_bytes(header[8:12]), 65_536)
+    # SQLite locks this page, and never writes it.
+    new = {(1 << 30) // page_bytes + 1: b""} if page_bytes else {}
+    while len(frame := log.read(24)) == 24 and frame[8:16] == header[16:24]:
+        page, content = int.from_bytes(frame[:4]), log.read(page_bytes)
+        new[page] = content if page <= 2 else b""
+        if size := int.from_bytes(frame[4:8]):  # the last page of a transaction
+            yield new, size
+            new = {}
+
+
+def _followed_by(pages: Mapping[int, bytes]) -> int:
+    """Return the number of the change that is followed by the one of these pages."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(pages[1][:18] + b"\1\1" + pages[1][20:] + pages[2])  # as a file without a log
+        connection.execute("PRAGMA writable_schema = ON")  # otherwise it rejects a file without its last pages
+        (follows,) = connection.execute("SELECT follows FROM last").fetchone()
+        return int(follows)
 
 
 def create_file(path: Path) -> None:
@@ -287,7 +258,7 @@ def is_sqlite(path: str) -> bool:
     try:
         # SQLite reads a file of one byte as an empty database.
         if _identity(file.absolute()) and file.stat().st_size >= 512:
-            _header_of_file(file.absolute())
+            _state_of_file(file.absolute())
             return True
     except sqlite3.Error as error:
         # What cannot be read is described better by what reads lines.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event
 from typing import Final, final
@@ -16,7 +16,7 @@ from market_index_feeds.names import shown_name
 from market_index_feeds.source import Position, Version
 from market_index_feeds.sqlite.file import Connection, Synchronous, create_file, errors
 from market_index_feeds.sqlite.reading import SqliteSource
-from market_index_feeds.sqlite.rows import ROWS, is_valid, last_change, pair_of, put, put_change
+from market_index_feeds.sqlite.rows import ROWS, Change, is_valid, last_change, pair_of, put, put_change
 from market_index_feeds.store import WAIT_SECONDS, CheckedChange, Receipt, Store
 
 LOG_BYTES: Final = 8 * 1024 * 1024
@@ -77,28 +77,34 @@ class SqliteStore(Store):
         sqlite.execute("PRAGMA cache_size = -16384")  # 2 MiB would read each page twice in a call with 1,000 books
 
     def _position(self) -> Position:
-        with self._usable() as sqlite:
-            return last_change(sqlite).position
+        with errors(self._path):
+            self._require_in_place()
+            return last_change(self._connection.sqlite).position
 
     def _read(self) -> Version:
-        with self._usable():
+        with errors(self._path):
+            self._require_in_place()
             self._source.read_from(self._connection, Event())
             return self._source.content
 
     def _write(self, change: CheckedChange, after: Position | None) -> Receipt:
         bodies = {str(pair): body for pair, body in change.bodies.items()}
-        with self._usable():
+        with errors(self._path):
             self._move_log(16_384 + sum(map(len, bodies.values())))
             with self._connection.transaction("BEGIN IMMEDIATE") as sqlite:
-                last, log = last_change(sqlite), self._connection.next_log()
+                last = last_change(sqlite)
                 self._require_position(after, last.position)
                 position = Position(secrets.token_hex(8), last.position.number + 1)
+                row = Change(position, change.freshness_after(last.freshness), last.rows)
                 if change.is_whole:
-                    published, retracted = _replace(sqlite, position, bodies, last.rows)
+                    published, retracted = _replace(sqlite, row, bodies)
                 else:
-                    published, retracted = len(bodies), _update(sqlite, position, bodies, map(str, change.retract))
-                put_change(sqlite, log, position, change.freshness_after(last.freshness))
+                    published, retracted = len(bodies), _update(sqlite, row, bodies, map(str, change.retract))
+                put_change(sqlite, row)
                 self._require_in_place()
+        with suppress(OSError):
+            # SQLite does nothing after a commit that the system reports to readers.
+            os.utime(self._path)
         return Receipt(published, retracted, position=position)
 
     def _close(self) -> None:
@@ -124,43 +130,33 @@ class SqliteStore(Store):
         if not self._connection.is_in_place:
             raise FeedError("another file is at its path, or none: close the store and open it again")
 
-    @contextmanager
-    def _usable(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection, after a check that the file is at its path, and convert errors."""
-        with errors(self._path):
-            self._require_in_place()
-            yield self._connection.sqlite
 
-
-def _update(sqlite: sqlite3.Connection, position: Position, bodies: Mapping[str, bytes], pairs: Iterable[str]) -> int:
+def _update(sqlite: sqlite3.Connection, change: Change, bodies: Mapping[str, bytes], pairs: Iterable[str]) -> int:
     """Write books, and retract pairs. Return how many of these had a book."""
-    put(sqlite, position.number, bodies.items())
+    put(sqlite, change.position.number, bodies.items())
     has_body = "SELECT body IS NOT NULL FROM books WHERE pair = ?"
     stored = {pair: found for pair in pairs if (found := sqlite.execute(has_body, (pair,)).fetchone())}
-    put(sqlite, position.number, [(pair, None) for pair in stored])
+    put(sqlite, change.position.number, [(pair, None) for pair in stored])
     return sum(is_stored for (is_stored,) in stored.values())
 
 
-def _replace(
-    sqlite: sqlite3.Connection, position: Position, bodies: Mapping[str, bytes], last_rows: int
-) -> tuple[int, int]:
-    """Write the books that differ, retract all other pairs, and remove damaged rows. Return how many of the first two.
-
-    `last_rows` is the number of rows of the last change.
-    """
-    differing, gone, damaged, rows = dict(bodies), list[str](), list[tuple[int]](), 0
-    for rowid, pair, revision, digest, body in sqlite.execute(ROWS):
+def _replace(sqlite: sqlite3.Connection, change: Change, bodies: Mapping[str, bytes]) -> tuple[int, int]:
+    """Write the books that differ, and retract all other pairs. Return how many of each."""
+    differing, gone, is_damaged, rows = dict(bodies), list[str](), False, 0
+    for _, pair, revision, digest, body in sqlite.execute(ROWS):
         rows += 1
         name = str(pair, "ascii", "replace") if type(pair) is bytes else ""
         if not is_valid(pair, revision, digest, body) or (name not in bodies and pair_of(pair) is None):
-            damaged.append((rowid,))
+            is_damaged = True
         elif name not in bodies:
             gone += [] if body is None else [name]
         elif body == bodies[name]:
             differing.pop(name, None)
-    sqlite.executemany("DELETE FROM books WHERE rowid = ?", damaged)
-    if damaged or rows < last_rows:
+    changed: list[tuple[str, bytes | None]] = [*differing.items(), *[(pair, None) for pair in gone]]
+    if is_damaged or rows < change.rows:
         # Readers read all rows: a reader of changes would not know what is removed.
+        sqlite.execute("DELETE FROM books")
         sqlite.execute("DELETE FROM changes")
-    put(sqlite, position.number, [*differing.items(), *[(pair, None) for pair in gone]])
+        change.rows, changed = 0, list(bodies.items())
+    put(sqlite, change.position.number, changed)
     return len(differing), len(gone)

@@ -10,26 +10,11 @@ from threading import Event
 from typing import Final, final
 
 from market_index_feeds.errors import FeedError, reason_of
-from market_index_feeds.folder_changes import FolderChanges
+from market_index_feeds.file_watch import FileWatch
 from market_index_feeds.names import shown_name
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
 from market_index_feeds.sqlite.file import Connection, Identity, errors
 from market_index_feeds.sqlite.rows import ROWS, Rows, is_in_history, last_change
-
-POLL_SECONDS: Final = 0.006
-"""Interval between two polls for a change, where the system does not report writes."""
-
-IDLE_SECONDS: Final = 0.05
-"""Interval between two polls, while no write is reported."""
-
-WRITING_SECONDS: Final = 0.002
-"""Interval between two polls after a reported write: SQLite writes the log before the change is visible."""
-
-POLLS_PER_WRITE: Final = 25
-"""How many polls follow a write, unless one finds a change."""
-
-CHECK_SECONDS: Final = 0.12
-"""After so long without a change, a version is yielded again."""
 
 READ_WAIT_SECONDS: Final = 1.0
 """Timeout of a reader for the recovery of the log of a killed writer, which is all that blocks a reader."""
@@ -58,24 +43,17 @@ class SqliteSource(Source):
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Poll the file; if another one is renamed over it, follow that."""
         while not stop.is_set():
-            with self._open() as connection, closing(FolderChanges(connection.folder)) as writes:
+            with self._open() as connection, closing(FileWatch(self._path)) as watch:
                 found: Version | NoVersion | None = None
-                seen, polls, waited = None, 0, 0.0
+                seen = None
                 while connection.is_in_place and not stop.is_set():
                     now = connection.sqlite.execute("PRAGMA data_version").fetchone()
                     if now != seen:
                         found = self.read_from(connection, stop, progress)
-                        seen, progress, polls, waited = now, None, 0, CHECK_SECONDS
-                    if found is not None and waited >= CHECK_SECONDS:
-                        waited = 0.0
+                        seen, progress = now, None
+                    if found is not None:
                         yield found
-                    if writes.are_reported and polls == 0:
-                        polls = POLLS_PER_WRITE if writes.wait(stop, IDLE_SECONDS) else 0
-                        waited += IDLE_SECONDS
-                    else:
-                        interval = WRITING_SECONDS if writes.are_reported else POLL_SECONDS
-                        stop.wait(interval)
-                        polls, waited = max(polls - 1, 0), waited + interval
+                    watch.wait(stop)
 
     def read_from(
         self, connection: Connection, stop: Event, progress: Progress | None = None
@@ -101,8 +79,8 @@ class SqliteSource(Source):
         self._file, self._position = connection.file, None if found.invalid else change.position
         self.reject_new({record: error for record, _, error in found.invalid.values()})
         return self.derive(
-            found.books,
-            found.retracted,
+            [book for book in found.content.values() if book is not None],
+            [pair for pair, book in found.content.items() if book is None],
             invalid={pair for _, pair, _ in found.invalid.values()},
             is_whole=is_whole,
             freshness=change.freshness,

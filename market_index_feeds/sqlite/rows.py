@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import define
 
-from market_index import AssetId, Freshness, InvalidFreshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair, wire
+from market_index import Freshness, InvalidFreshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair, wire
 from market_index.errors import safe_repr
 from market_index.wire import format_time, parse_time
 from market_index_feeds.source import UNKNOWN, Position
-from market_index_feeds.sqlite.file import Log
 
 DIGEST_BYTES: Final = 16
 
@@ -29,19 +29,17 @@ _PUT: Final = """
 INSERT INTO books (pair, revision, digest, body) VALUES (?, ?, ?, ?)
 ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, digest = excluded.digest, body = excluded.body
 """
-
-
 _NO_MATCH: Final = "must match its digest (it is damaged, or another program wrote it)"
 
 
 # The last change
 
 
-@frozen
+@define
 class Change:
     """A change: where the store is after it, the freshness of all books, and the number of rows of `books`.
 
-    If `is_damaged`, the row of the last change is invalid, and the freshness is not known.
+    If `is_damaged`, the row of the last change is invalid, and the others are not known.
     """
 
     position: Position
@@ -52,33 +50,28 @@ class Change:
 
 def last_change(sqlite: sqlite3.Connection) -> Change:
     """Return the last change."""
-    row = sqlite.execute("SELECT revision, token, as_of, published_at, books, digest FROM last").fetchone()
-    newest = sqlite.execute("SELECT revision, token FROM changes ORDER BY revision DESC LIMIT 1").fetchone()
-    if row is None and newest is None:
-        return Change(Position("", 0))
-    try:
-        revision, token, as_of, published_at, rows, digest = row
+    row = sqlite.execute("SELECT * FROM last WHERE id = 1").fetchone()
+    with suppress(InvalidFreshness, TypeError, ValueError):  # another program wrote it
+        _, _, revision, token, as_of, published_at, rows, digest = row
         if digest == _digest_of_change(row[:-1]):
             time = None if published_at is None else parse_time(str(published_at, "ascii"))
             freshness = Freshness(None if as_of is None else str(as_of, "ascii"), time)
             return Change(Position(str(token, "ascii"), revision), freshness, rows)
-    except (InvalidFreshness, TypeError, ValueError):  # another program wrote it
-        pass
-    revision, token = newest or (0, "")
-    return Change(Position(str(token), revision), is_damaged=True)
+    (newest,) = sqlite.execute("SELECT max(revision) FROM changes").fetchone()
+    return Change(Position("", newest or 0), is_damaged=row is not None or newest is not None)
 
 
-def put_change(sqlite: sqlite3.Connection, log: Log, position: Position, freshness: Freshness) -> None:
-    """Write the last change."""
-    time = freshness.published_at
+def put_change(sqlite: sqlite3.Connection, change: Change) -> None:
+    """Write the last change. `change.rows` is the number of rows before it."""
+    position, time = change.position, change.freshness.published_at
+    (follows,) = sqlite.execute("PRAGMA user_version").fetchone()
+    # No row is ever deleted by itself, so the highest rowid is their number, unless a row was lost.
+    (rows,) = sqlite.execute("SELECT max(rowid) FROM books").fetchone()
     published_at = None if time is None else format_time(time)
-    (rows,) = sqlite.execute("SELECT count(*) FROM books").fetchone()
-    row = position.number, position.run, freshness.as_of, published_at, rows
+    row = 1, follows, position.number, position.run, change.freshness.as_of, published_at, max(change.rows, rows or 0)
     digest = _digest_of_change([value.encode() if type(value) is str else value for value in row])
-    sqlite.execute(f"PRAGMA user_version = {log.last.number}")
-    sqlite.execute("DELETE FROM last")
-    began = log.began_on.schema, log.began_on.number, log.first
-    sqlite.execute("INSERT INTO last VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*began, *row, digest))
+    sqlite.execute(f"PRAGMA user_version = {int(position.run[:7], 16)}")
+    sqlite.execute("INSERT OR REPLACE INTO last VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, digest))
     sqlite.execute("DELETE FROM changes WHERE revision <= ?", (position.number - MAX_CHANGES,))
     sqlite.execute("INSERT OR REPLACE INTO changes VALUES (?, ?)", (position.number, position.run))
 
@@ -136,7 +129,9 @@ def content_of(pair: Any, revision: object, digest: object, body: Any) -> OrderB
 
 
 class Rows:
-    """What rows contain: books, retracted pairs, and the invalid rows.
+    """What rows contain: `content` has the book of each pair, None for a pair that is retracted; and the invalid rows.
+
+    If a damaged index has let a pair have two rows, the one that was inserted later counts.
 
     `invalid` has the place, the pair and the fault of each, by its rowid. The pair is None if the name and the body do
     not agree on one. The rowid 0 is that of the row of the last change, and -1 that of rows that are missing.
@@ -144,8 +139,7 @@ class Rows:
 
     def __init__(self, change: Change) -> None:
         self._change = change
-        self.books: list[OrderBook] = []
-        self.retracted: list[Pair] = []
+        self.content: dict[Pair, OrderBook | None] = {}
         self.invalid: dict[int, tuple[str, Pair | None, MarketIndexError]] = {}
         self._number: int = 0
 
@@ -161,9 +155,9 @@ class Rows:
             self.invalid[rowid] = f"row {pair_of(name) or safe_repr(name)}", _pair_named_by(name, body), error
             return
         if isinstance(found, OrderBook):
-            self.books.append(found)
+            self.content[found.pair] = found
         else:
-            self.retracted.append(found)
+            self.content[found] = None
 
     def end(self, *, is_whole: bool) -> None:
         """Compare them with the last change, after they were added; `is_whole`: all rows of the file."""
@@ -184,8 +178,7 @@ def _pair_named_by(name: object, body: object) -> Pair | None:
 def pair_of(name: object) -> Pair | None:
     """Return the pair of a row by its name; None if it is not exactly the text that a store writes for a pair."""
     try:
-        base, _, quote = str(name, "ascii").partition("/")  # type: ignore[call-overload]  # any type raises TypeError
-        pair = Pair(AssetId.parse(base), AssetId.parse(quote))
+        pair = Pair.parse(str(name, "ascii"))  # type: ignore[call-overload]  # any type raises TypeError
     except (MarketIndexError, TypeError, ValueError):
         return None
     return pair if str(pair).encode() == name else None

@@ -102,7 +102,7 @@ def test_a_recorder_on_a_full_disk_leaves_a_valid_recording(small_disk: Path, tm
                 store.publish(*books(generation))
                 if "No space left on device" in recorder.stderr:
                     break
-            recorder.has_logged(f"{recording} cannot be written: No space left on device")
+            recorder.has_logged(f"{recording} was not written to: No space left on device")
             assert recording.read_bytes().endswith(b"}\n"), "what does not fit is removed"
             large.unlink()
             recorder.has_logged(f"{recording}: equal again to ")

@@ -114,7 +114,9 @@ class TestImpossibleOrders:
         assert (lines.blocks.problem, lines.shown) == (None, {1: ({}, {2: 10}, None)})
         lines.read(rollback("3"))
         assert lines.shown == {1: ({}, {2: 17}, None)}
-        lines.read(rollback("2"), remove("a"), block("6"), remove("a"))
+        lines.read(rollback("2"), remove("a"), block("6"))
+        assert (lines.blocks.problem, lines.shown) == (None, {1: ({}, {2: 10}, None)})
+        lines.read(RESET, place("b"), block("1"), remove("a"))
         assert "cannot remove order 'a': there is no such order" in str(lines.blocks.problem)
 
     def test_an_order_without_a_pair_outlives_changes_of_others(self):

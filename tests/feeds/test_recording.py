@@ -253,9 +253,38 @@ def test_a_compressed_recording_is_replayed(tmp_path: Path):
     path = tmp_path / "recording.ndjson.gz"
     path.write_bytes(gzip.compress(book_line(book(1, 1)) + recorded(1)))
     assert [found for _, found, _ in replayed(path)] == [{1: "1"}]
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(FeedError, match="cannot be replayed: "):
-        list(replay(path))
+
+
+def test_a_damaged_compressed_recording_raises_the_reason(tmp_path: Path):
+    """Cut at each place, and with each byte changed: no other kind of error."""
+    path = tmp_path / "recording.ndjson.gz"
+    lines = b"".join(book_line(book(1, spot)) + recorded(spot) for spot in range(1, 4))
+    text, whole = gzip.compress(lines), [{1: "1"}, {1: "2"}, {1: "3"}]
+    damaged = [text[:size] for size in range(len(text))]
+    damaged += [text[:at] + bytes([text[at] ^ 0xFF]) + text[at + 1 :] for at in range(len(text))]
+    reasons = set[str]()
+    for content in damaged:
+        path.write_bytes(content)
+        for read in (lambda: list(replay(path)), lambda: open_feed(f"replay:{path}?speed=1e9").read()):
+            try:
+                read()
+            except FeedError as error:
+                reasons.add(str(error).partition(": ")[2].partition(":")[0])
+    assert [found for _, found, _ in replayed_from(path, text)] == whole
+    assert {"it cannot be inflated", "Not a gzipped file (b'\\xe0\\x8b')"} <= reasons
+
+
+def replayed_from(path: Path, content: bytes) -> list[tuple[float, dict[int, str | None], str | None]]:
+    path.write_bytes(content)
+    return replayed(path)
+
+
+def test_a_recording_is_a_regular_file(tmp_path: Path):
+    """Opening a pipe would wait for a writer."""
+    os.mkfifo(tmp_path / "pipe")
+    for read in (lambda: open_feed(f"replay:{tmp_path}/pipe"), lambda: list(replay(tmp_path / "pipe"))):
+        with pytest.raises(FeedError, match="pipe cannot be replayed: it must be a regular file"):
+            read()
 
 
 def test_a_recorded_freshness_is_that_of_the_source(path: Path):

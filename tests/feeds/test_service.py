@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import logging
 import socket
+from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from itertools import count
+from math import inf
 from pathlib import Path
+from random import Random
 from threading import Event
 
 import httpx
 import pytest
 import trustme
 
-from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair, PairNotFound, wire
+from market_index import (
+    Freshness,
+    LiveIndex,
+    MarketIndex,
+    OrderBook,
+    Pair,
+    PairInfo,
+    PairNotFound,
+    wire,
+)
 from market_index.wire import format_time
-from market_index_feeds import FeedError, open_feed
+from market_index_feeds import Feed, FeedError, NoVersion, Version, http, open_feed
 from market_index_feeds import service as module
+from market_index_feeds.service import ServiceSource
 from market_index_http import create_app, stream
 from tests.feeds.contract.medium import Reader, Ticks
 from tests.feeds.made_up import book, pair, spots
@@ -73,8 +86,11 @@ def live() -> LiveIndex:
     return LiveIndex()
 
 
+SECRETS = ("s3cret", "pass", b64encode(b"us:er:pass word").decode())
+
+
 def answer(body: bytes, **headers: str) -> Answer:
-    return 200, {name.replace("_", "-"): value for name, value in headers.items()}, body
+    return 200, FRESH | {name.replace("_", "-"): value for name, value in headers.items()}, body
 
 
 def body_of(number: int, spot: object) -> bytes:
@@ -116,6 +132,17 @@ def deep(number: int, step: int) -> OrderBook:
     return OrderBook.from_levels(pair(number), bids, asks, spot=str(step))
 
 
+class Clock:
+    """A clock that a test sets. Each reading advances it by `step` seconds."""
+
+    def __init__(self, step: float = 0) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
 def slot_of(index: MarketIndex) -> int:
     return int((index.as_of or "slot 0").removeprefix("slot "))
 
@@ -142,7 +169,7 @@ class TestStream:
     ):
         """Each event is sent alone, and read at once, so that a part of a change would become a version."""
         monkeypatch.setattr(stream, "PIECE_BYTES", 1)
-        monkeypatch.setattr(module, "GATHER_SECONDS", 0)
+        monkeypatch.setattr(http, "GATHER_SECONDS", 0)
 
         def whole(step: int) -> MarketIndex:
             return MarketIndex([deep(number, step) for number in range(step, step + 20)], f"slot {step}")
@@ -206,25 +233,19 @@ class TestStream:
         sent: bytes,
         invalid: object,
         reason: str,
-        monkeypatch: pytest.MonkeyPatch,
         caplog: pytest.LogCaptureFixture,
     ):
-        monkeypatch.setattr("market_index.wire.MAX_ORDER_BOOK_BYTES", 1000)
         # A change of the pair cannot be applied either, and is not logged again.
         more = change(3 if invalid == THREE else 2, 4) if invalid else b""
         streaming.scripts = [
-            [books(1, 2, spot=1), ends(1), sent, ends(2), more, sent, books(1, spot=7), ends(3), HOLD],
+            [books(1, 2, spot=1), ends(1), sent, ends(2), more, sent, books(1, spot=7), ends(3)],
             [books(1, 2, spot=8), ends(4), HOLD],
         ]
         with Reader(open_feed(stream_url)) as reader:
-            reader.until(lambda version: spots(version.index)[1] == "7")
-            version = reader.versions[-1]
-            assert spots(version.index) == {1: "7", 2: "1"}
+            reader.until(lambda version: slot_of(version.index) == 4)
+            (version,) = [one for one in reader.versions if spots(one.index) == {1: "7", 2: "1"}]
             assert (version.invalid, reader.feed.rejected) == (frozenset({invalid}), 1)
             assert reason in caplog.text
-            monkeypatch.setattr(module, "REPAIR_SECONDS", 0)
-            reader.until(lambda _: "an invalid book was not repaired" in str(reader.feed.problem))
-            reader.until(lambda version: slot_of(version.index) == 4)
             assert (spots(reader.index), reader.versions[-1].invalid) == ({1: "8", 2: "8"}, frozenset())
 
     @pytest.mark.parametrize(
@@ -273,36 +294,22 @@ class TestStream:
         with Reader(open_feed(stream_url)) as reader:
             assert (spots(reader.pull().index), reader.index.as_of, reader.feed.rejected) == ({1: "3"}, "slot 1", 0)
 
-    def test_an_endless_line_and_an_endless_event_take_bounded_memory(
-        self, streaming: Front, stream_url: str, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("endless", [b" " * 700, b"\ndata:" + b" " * 700])
+    def test_an_event_that_is_larger_than_any_book_is_invalid(
+        self, streaming: Front, stream_url: str, endless: bytes, monkeypatch: pytest.MonkeyPatch
     ):
-        kept: list[int] = []
-        read = module._Stream.events
-
-        async def watched(stream: module._Stream) -> list[tuple[bytes, bytes]]:
-            events = await read(stream)
-            kept.append(len(stream._line) + len(stream._text))
-            return events
-
-        monkeypatch.setattr(module._Stream, "events", watched)
         monkeypatch.setattr("market_index.wire.MAX_ORDER_BOOK_BYTES", 1000)
-        start = b"event: book\ndata: " + body_of(2, 2)[:-1]
-        for endless in (b" " * 700, b"\ndata:" + b" " * 700):
-            large = [start, *[endless] * 40, b"\n\n"]
-            streaming.scripts = [[books(1, 2, spot=1), ends(1), *large, ends(2), books(1, spot=7), ends(3), HOLD]]
-            with Reader(open_feed(stream_url)) as reader:
-                reader.until(lambda version: spots(version.index).get(1) == "7")
-                assert (spots(reader.index), reader.feed.rejected) == ({1: "7", 2: "1"}, 1)
-                assert reader.versions[-1].invalid == frozenset({None})
-        assert max(kept) < 4000
+        large = [b"event: book\ndata: " + body_of(2, 2)[:-1], *[endless] * 40, b"\n\n"]
+        streaming.scripts = [[books(1, 2, spot=1), ends(1), *large, ends(2), books(1, spot=7), ends(3), HOLD]]
+        with Reader(open_feed(stream_url)) as reader:
+            reader.until(lambda version: spots(version.index).get(1) == "7")
+            assert (spots(reader.index), reader.feed.rejected) == ({1: "7", 2: "1"}, 1)
+            assert reader.versions[-1].invalid == frozenset({None})
 
     @pytest.mark.parametrize("sent", [[HOLD], [books(1, 2, spot=7), HOLD], [books(1, spot=7), ends(1), HOLD]])
-    def test_a_service_whose_stream_is_withheld_is_polled(
-        self, streaming: Front, stream_url: str, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(module, "SILENCE_SECONDS", 0.5)
+    def test_a_service_whose_stream_is_withheld_is_polled(self, streaming: Front, stream_url: str, sent: list[bytes]):
         streaming.scripts = [sent, sent]
-        with Reader(open_feed(stream_url)) as reader:
+        with Reader(Feed(ServiceSource(stream_url, clock=Clock(4)))) as reader:
             reader.until(lambda version: spots(version.index) == {1: "1", 2: "2"})
             assert (len(streaming.streams), reader.feed.problem) == (2, None)
             # Once polling fails, the stream is tried again.
@@ -315,12 +322,62 @@ class TestStream:
     def test_silences_of_streams_that_lasted_are_no_reason_to_poll(
         self, streaming: Front, stream_url: str, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(module, "SILENCE_SECONDS", 0.3)
-        monkeypatch.setattr(module, "monotonic", partial(next, count()))  # each event comes a second later
-        streaming.scripts = [[books(1, 2, spot=step), ends(step), HOLD] for step in range(1, 6)]
-        with Reader(open_feed(stream_url)) as reader:
+        """Time passes when a stream has sent something, and when it has nothing more."""
+        clock, read, started = Clock(), http.Stream.read, set[http.Stream]()
+
+        async def timed(stream: http.Stream, seconds: float) -> bytes:
+            received = await read(stream, seconds)
+            if received:
+                started.add(stream)
+            clock.now += 20 if stream in started else 0
+            return received
+
+        monkeypatch.setattr(http.Stream, "read", timed)
+        streaming.scripts = [[books(1, 2, spot=step) + ends(step), HOLD] for step in range(1, 6)]
+        with Reader(Feed(ServiceSource(stream_url, clock=clock))) as reader:
             reader.until(lambda version: slot_of(version.index) == 5)
             assert (len(streaming.streams), streaming.requests) == (5, [])
+
+    @pytest.mark.decision(31)
+    def test_a_service_without_pairs_sends_only_comments(
+        self, streaming: Front, stream_url: str, upstream: LiveIndex, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The list is requested every 5 seconds, and the wait has a reason."""
+        monkeypatch.setattr(module, "SILENCE_SECONDS", inf)  # this clock is faster than the comments
+        upstream.show(MarketIndex())
+        source = ServiceSource(stream_url, clock=(clock := Clock(1)))
+        with closing(source.versions(Event())) as versions:
+            for _ in range(20):
+                assert next(versions) == NoVersion("contains no order book")
+            clock.step = 0
+            assert {found for found, _ in streaming.requests} == {None}
+            assert len(streaming.requests) <= clock.now / module.QUIET_SECONDS
+            upstream.publish(book(1, 1))
+            found = next(found for found in versions if isinstance(found, Version))
+            assert spots(found.index) == {1: "1"}
+        assert len(streaming.streams) == 1
+
+    def test_the_list_is_not_requested_of_a_stream_that_has_sent_an_event(self, streaming: Front, stream_url: str):
+        clock = Clock()
+        with Reader(Feed(ServiceSource(stream_url, clock=clock))) as reader:
+            before = reader.pull()
+            clock.now += module.QUIET_SECONDS + 1
+            for _ in range(5):
+                assert reader.pull() is before
+        assert (len(streaming.streams), streaming.requests) == (1, [])
+
+    @pytest.mark.parametrize("sent", [[b":\n"] * 20, [b"retry: 1\n\n", b": ping\n\n"], [b"event: book\n\n"]])
+    def test_a_stream_of_comments_beside_a_list_of_pairs_counts_as_silent(
+        self, streaming: Front, stream_url: str, sent: list[bytes], caplog: pytest.LogCaptureFixture
+    ):
+        """As that of a replica without pairs. The wait has a reason, and ends with polling."""
+        streaming.scripts = [[books(1, 2, spot=7), ends(1)], [*sent, HOLD], [*sent, HOLD]]
+        with Reader(Feed(ServiceSource(stream_url, clock=(clock := Clock())))) as reader:
+            assert spots(reader.pull().index) == {1: "7", 2: "7"}
+            clock.step = 1
+            reader.until(lambda version: spots(version.index) == {1: "1", 2: "2"})
+        assert "cannot be read: no event from the stream within 5 seconds, although its list has 2 pairs" in caplog.text
+        assert len(streaming.streams) == 3
 
     def test_a_stream_without_a_version_shows_nothing(self, streaming: Front, stream_url: str):
         streaming.scripts = [[books(1, 2, spot=1), HOLD]]
@@ -335,11 +392,32 @@ class TestStream:
             (500, {}, b"oops"),
             (302, {"Location": "/elsewhere"}, b""),
             answer(b"<html>", Content_Type="text/html"),
+            answer(books(1, spot=7) + ends(1), Content_Type="text/event-streams"),
         ],
     )
     def test_a_service_without_a_stream_is_polled(self, streaming: Front, stream_url: str, found: Answer):
         streaming.stream = found
         assert spots(open_feed(stream_url).read()) == {1: "1", 2: "2"}
+
+    @pytest.mark.parametrize(
+        "media_type", ["Text/Event-Stream", "text/event-stream ; charset=utf-8", "TEXT/EVENT-STREAM;x=y"]
+    )
+    def test_a_media_type_is_compared_without_case_and_parameters(
+        self, streaming: Front, stream_url: str, media_type: str
+    ):
+        streaming.stream = answer(books(1, spot=7) + ends(1), Content_Type=media_type)
+        assert spots(open_feed(stream_url).read()) == {1: "7"}
+        assert streaming.requests == []
+
+    @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+    @pytest.mark.parametrize("size", [1, 10_000])
+    def test_a_byte_order_mark_and_any_ends_of_lines_lose_no_book(
+        self, streaming: Front, stream_url: str, end: bytes, size: int
+    ):
+        text = b"\xef\xbb\xbf" + (books(1, 2, spot=7) + ends(1)).replace(b"\n", end)
+        streaming.scripts = [[*(text[at : at + size] for at in range(0, len(text), size)), HOLD]]
+        with Reader(open_feed(stream_url)) as reader:
+            assert (spots(reader.pull().index), reader.index.as_of) == ({1: "7", 2: "7"}, "slot 1")
 
 
 class TestRequests:
@@ -392,11 +470,58 @@ class TestRequests:
         with pytest.raises(FeedError, match="must be the book of the requested pair, got that of"):
             open_feed(stream_url).read_order_book(TWO)
 
+    def test_headers_and_a_password_are_sent_with_each_request_and_never_shown(
+        self, streaming: Front, stream_url: str, caplog: pytest.LogCaptureFixture
+    ):
+        streaming.everything = 401, {}, b""
+        headers = {"x-api-key": "s3cret", "User-Agent": "me/1", "Accept-Encoding": "br"}
+        source = ServiceSource(stream_url.replace("//", "//us%3Aer:pass%20word@"), headers)
+        with caplog.at_level(logging.DEBUG):
+            for read in (lambda: Feed(source).read(), lambda: Feed(source).read_order_book(ONE)):
+                with pytest.raises(FeedError, match="has status 401") as raised:
+                    read()
+                assert not any(secret in str(raised.value) for secret in SECRETS)
+        for sent in [*streaming.streams, *(sent for _, sent in streaming.requests)]:
+            assert (sent["x-api-key"], sent["user-agent"]) == ("s3cret", "me/1")
+            assert (sent["authorization"], sent["accept-encoding"]) == (f"Basic {SECRETS[-1]}", "identity")
+        assert (len(streaming.streams), len(streaming.requests)) == (1, 2)
+        shown = f"{source!r} {source._address!r} {vars(source)} {caplog.text}"
+        assert not any(secret in shown for secret in SECRETS)
+
+    def test_a_redirect_does_not_carry_headers_to_another_host(self, front: Front, url: str):
+        elsewhere = Front(LiveIndex([book(1, 9)]), has_stream=True)
+        with served(elsewhere) as other:
+            front.everything = 307, {"Location": other}, b""
+            with pytest.raises(FeedError, match="has status 307"):
+                Feed(ServiceSource(url, {"X-API-Key": "s3cret"})).read()
+        assert (elsewhere.streams, elsewhere.requests) == ([], [])
+
+    @pytest.mark.parametrize(
+        ("headers", "reason"),
+        [
+            ({"X-API-Key": "s3cret\r\nHost: evil"}, "the value of the header X-API-Key must be printable ASCII"),
+            ({"X-API-Key": "s3cret\n"}, "the value of the header X-API-Key must be printable ASCII"),
+            ({"X-API-Key": "s3cret "}, "the value of the header X-API-Key must be printable ASCII"),
+            ({"X-API-Key": "s3crét"}, "the value of the header X-API-Key must be printable ASCII"),
+            ({"X-API-Key": ""}, "the value of the header X-API-Key must be printable ASCII"),
+            ({"X-API-Key: s3cret": "x"}, "the name of a header must be a token, such as X-API-Key"),
+            ({"X-API-Key\n": "s3cret"}, "the name of a header must be a token, such as X-API-Key"),
+            ({"": "s3cret"}, "the name of a header must be a token, such as X-API-Key"),
+            ({"authorization": "s3cret"}, "it must have a password or a header Authorization, got both"),
+        ],
+    )
+    def test_a_header_that_is_not_valid_is_refused_without_its_value(self, headers: dict[str, str], reason: str):
+        with pytest.raises(FeedError, match=r"^http://host cannot be opened: ") as raised:
+            ServiceSource("http://user:pass%20word@host", headers)
+        assert reason in str(raised.value)
+        assert not any(secret in str(raised.value).replace("a password", "") for secret in ("s3c", *SECRETS))
+
     @pytest.mark.parametrize(
         "url",
         [
             "http://",
-            "http://user:secret@host",
+            "http://user:secret@host:0",
+            "http://user:se?cret@host",
             "http://host/?secret",
             "http://host?",
             "http://host/#x",
@@ -455,7 +580,7 @@ class TestInvalidResponses:
         ("found", "reason"),
         [
             (answer(b'{"pairs": 7}'), "invalid pair list: "),
-            (answer(b" " * 3000), "must have at most 2000 bytes"),
+            (answer(b" " * 3000), "response to /trading-view/pair-list must have at most 2000 bytes"),
             ((503, {}, b"busy"), "has status 503: 'busy'"),
             ((500, {}, b""), "has status 500"),
             ((404, {}, b""), "there is no pair list below this URL"),
@@ -464,7 +589,7 @@ class TestInvalidResponses:
     def test_without_a_valid_list_the_service_cannot_be_read(
         self, front: Front, url: str, found: Answer, reason: str, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr("market_index.wire.MAX_ORDER_BOOK_BYTES", 2000)
+        monkeypatch.setattr(module, "MAX_PAIR_LIST_BYTES", 2000)
         with Reader(open_feed(url)) as reader:
             before = reader.pull()
             front.answers[None] = found
@@ -576,43 +701,79 @@ class TestRounds:
         def change_pairs() -> None:
             upstream.show(MarketIndex([book(1, 1), book(number, 3)]))
 
-        upstream.retract(TWO)
-        upstream.publish(book(4, 4))
+        upstream.show(MarketIndex([book(1, 1), book(4, 4)]))  # without a freshness, by which a change would be seen
         front.answers[ONE] = change_pairs  # while the books are read
         with Reader(open_feed(url)) as reader:
             assert spots(reader.pull().index).keys() - {4} == {1}
             reader.pull()
             assert spots(reader.index) == spots(upstream)
 
-    def test_no_version_is_newer_than_its_oldest_book(self, front: Front, url: str, upstream: LiveIndex):
-        steps = iter(range(2, 100))
+    @pytest.mark.parametrize("as_ofs", [True, False], ids=["as_of", "publish time"])
+    @pytest.mark.parametrize("seed", range(2))
+    def test_a_round_is_a_version_only_if_nothing_was_published_during_it(
+        self, front: Front, url: str, upstream: LiveIndex, seed: int, *, as_ofs: bool
+    ):
+        """Each request may be the moment of a publication. A version is always one that was published."""
+        random, published = Random(seed), [upstream.current]
 
         def publish() -> None:
-            step = next(steps)
-            freshness = Freshness(f"slot {step}", NOW + timedelta(seconds=step))
-            upstream.update([book(number, step) for number in (1, 2)], freshness=freshness)
+            if len(published) < 40 and random.random() < 0.2:
+                step = len(published) + 1
+                freshness = Freshness(f"slot {step}" if as_ofs else None, NOW + timedelta(seconds=step))
+                upstream.update([book(number, step) for number in (1, 2, 3)], freshness=freshness)
+                published.append(upstream.current)
 
-        front.answers[ONE] = front.answers[TWO] = publish
+        front.answers = dict.fromkeys([None, ONE, TWO, THREE], publish)
         with Reader(open_feed(url)) as reader:
-            for _ in range(20):
-                version = reader.pull()
-                assert slot_of(version.index) <= min(int(one.spot or 0) for one in version.index.values())
+            reader.until(lambda version: version.index == published[-1] and len(published) == 40)
+            for version in reader.versions:
+                assert [one.freshness for one in published if one == version.index] == [version.index.freshness]
+
+    def test_a_service_that_publishes_during_each_round_is_a_problem(self, front: Front, url: str, upstream: LiveIndex):
+        steps = count(2)
+
+        def publish() -> None:
+            upstream.update([book(1, 1)], freshness=Freshness("slot 1", NOW + timedelta(seconds=next(steps))))
+
+        with Reader(open_feed(url)) as reader:
+            before = reader.pull()
+            front.answers[TWO] = publish
+            reader.until(lambda _: reader.feed.problem is not None)
+            assert reader.feed.problem == "cannot be read: it published during each of 5 rounds of requests"
+            front.answers.clear()
+            reader.until(lambda _: reader.feed.problem is None)
+            assert (reader.versions[0], spots(reader.index)) == (before, {1: "1", 2: "2"})
+            assert reader.feed.rejected == 0
 
     @pytest.mark.parametrize(
         ("headers", "expected"),
         [
-            (FRESH, Freshness("slot 1", NOW)),
-            (
-                FRESH | {"Market-Index-Published-At": "2026-11-22T04:17:02Z"},
-                Freshness("slot 1", NOW.replace(second=2, microsecond=0)),
-            ),
-            (FRESH | {"Market-Index-As-Of": "slot 2"}, Freshness(None, NOW)),
-            ({"Market-Index-As-Of": "slot 1", "Market-Index-Published-At": "late"}, Freshness()),
-            ({}, Freshness()),
+            ([FRESH, FRESH, FRESH], Freshness("slot 1", NOW)),
+            ([{}, {}, {}], Freshness()),
+            ([{"Market-Index-As-Of": "slot 1", "Market-Index-Published-At": "late"}] * 3, Freshness()),
+            ([FRESH, FRESH, FRESH | {"Market-Index-Published-At": "2026-11-22T04:17:02Z"}], None),
+            ([FRESH, FRESH | {"Market-Index-As-Of": "slot 2"}, FRESH], None),
+            ([{}, FRESH, FRESH], None),
         ],
     )
-    def test_the_freshness_of_a_round_is_that_of_all_responses(
-        self, front: Front, url: str, headers: dict[str, str], expected: Freshness
+    def test_the_freshness_of_a_round_is_that_of_each_response(
+        self, front: Front, url: str, headers: list[dict[str, str]], expected: Freshness | None
     ):
-        front.answers[TWO] = 200, headers, body_of(2, 2)
-        assert open_feed(url).read().freshness == expected
+        bodies = [
+            wire.pair_list_to_json([PairInfo(one.base, one.quote) for one in (ONE, TWO)]),
+            body_of(1, 1),
+            body_of(2, 2),
+        ]
+        front.answers = {
+            found: (200, sent, body) for found, sent, body in zip([None, ONE, TWO], headers, bodies, strict=True)
+        }
+        if expected is not None:
+            assert open_feed(url).read().freshness == expected
+        else:
+            with pytest.raises(FeedError, match="it published during each of 5 rounds of requests"):
+                open_feed(url).read()
+
+    def test_a_pair_list_may_be_larger_than_any_book(self, front: Front, url: str, upstream: LiveIndex):
+        """That of 100,000 pairs has 18 MB."""
+        front.answers[None] = answer(wire.pair_list_to_json(upstream.current.pair_list()) + b" " * 18_000_000)
+        assert spots(open_feed(url).read()) == {1: "1", 2: "2"}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from market_index import ADA, LiveIndex, OrderBook, wire
-from market_index_feeds import FeedError, StoreError, open_feed, open_store, replay
+from market_index_feeds import FeedError, Source, StoreError, open_feed, open_store, replay, sources
+from market_index_feeds.sources import KINDS, Contents, Kind, Opening, _flag
 from tests.command import SAMPLE
 from tests.feeds.event_lines import RESET, block, place, rollback
 from tests.feeds.made_up import pair as made_up_pair
 from tests.feeds.made_up import spots
+from tests.feeds.scripted import ScriptedSource
 
 RECORDED = b'{"as_of":null,"recorded_at":"2026-11-22T00:00:00Z"}\n'
 
@@ -93,6 +96,106 @@ def test_the_sample_has_all_its_pairs_and_changes_most_of_them_in_a_loop():
     pair = next(pair for pair, book in sample.items() if book.bids and book.asks and not book.is_crossed)
     assert (pair.base, pair in changed) == (ADA, True)
     assert not any(index[pair].is_crossed or index[pair].is_locked for index in indexes)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.noun)
+def test_no_credentials_of_a_name_are_shown(kind: Kind):
+    names = [f"{scheme}://user:pa:ss@w@host/x?key=secret" for scheme in kind.schemes]
+    if kind.prefix:
+        names = [f"{kind.prefix}{name}" for name in (*names, "http://user:pa:ss@host/x?key=secret", "a.ndjson")]
+    for name in names:
+        shown = kind.shown(name)
+        assert not any(secret in shown for secret in ("user", "pa:", "ss@", "secret")), shown
+        assert shown.startswith(kind.prefix or name.partition("//")[0])
+        assert shown.endswith(("host/x", "a.ndjson"))
+
+
+def test_a_name_with_a_prefix_and_credentials_keeps_its_scheme(monkeypatch: pytest.MonkeyPatch):
+    opened: list[Opening] = []
+    source = ScriptedSource()
+    source.publish(OrderBook(made_up_pair(1)))
+
+    def open_ledger(opening: Opening) -> Source:
+        opened.append(opening)
+        return source
+
+    ledger = Kind(
+        "the ledger",
+        Contents.STATES,
+        open_ledger,
+        prefix="kupo:",
+        options={"pair": str, "only": _flag, "hours": int},
+        repeatable=frozenset({"pair"}),
+        takes_headers=True,
+    )
+    monkeypatch.setattr(sources, "KINDS", (*KINDS, ledger))
+    name = "kupo:http://u:p@h:1442?pair=ADA/a&pair=ADA/b&only&hours=24"
+    open_feed(name, headers={"X-API-Key": "secret"})
+    assert (opened[0].target, opened[0].shown) == ("http://u:p@h:1442", "kupo:http://h:1442")
+    assert opened[0].options == {"pair": ["ADA/a", "ADA/b"], "only": True, "hours": 24}
+    assert opened[0].headers == {"X-API-Key": "secret"}
+    assert "secret" not in repr(opened[0])
+    with pytest.raises(
+        FeedError, match=r"^kupo:http://h cannot be opened: an option, after '\?', must be pair or only"
+    ):
+        open_feed("kupo:http://u:p@h?after=1")
+
+
+@pytest.mark.parametrize(
+    ("name", "headers", "message"),
+    [
+        ("sample:", {"X-API-Key": "secret"}, "headers are sent to a service, got the sample"),
+        ("books.ndjson", {"X-API-Key": "secret"}, "headers are sent to a service, got lines of order books"),
+        ("http://127.0.0.1:1", {"X API": "secret"}, "the name of a header must be a token"),
+        ("http://127.0.0.1:1", {"X-Key": "secret\r\n"}, "the value of the header X-Key must be printable ASCII"),
+    ],
+)
+def test_headers_are_for_services_and_are_not_shown(name: str, headers: dict[str, str], message: str):
+    with pytest.raises(FeedError, match=f"^{name} cannot be opened: {message}") as raised:
+        open_feed(name, headers=headers)
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["sample:x", "sample:?loop"])
+def test_nothing_follows_the_name_of_the_sample(name: str):
+    with pytest.raises(FeedError, match=f"{name.replace('?', '.')} cannot be opened: nothing must follow sample:"):
+        open_feed(name)
+
+
+@pytest.mark.parametrize("target", ["market.db", "nats://127.0.0.1:1/books"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"wait": -1}, "wait must be 0 or more seconds, got -1"),
+        ({"wait": float("nan")}, "wait must be 0 or more seconds, got nan"),
+        ({"wait": "1"}, "wait must be 0 or more seconds, got '1'"),
+        ({"wait": None}, "wait must be 0 or more seconds, got None"),
+        ({"synchronous": "off"}, "synchronous must be 'full' or 'normal', got 'off'"),
+        ({"synchronous": None}, "synchronous must be 'full' or 'normal', got None"),
+    ],
+)
+def test_a_wrong_argument_of_a_store_is_one_kind_of_error(
+    target: str, arguments: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreError, match=f"^{target} cannot be opened: {message}$"):
+        open_store(target, **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "noun"),
+    [
+        ("-", "lines of order books"),
+        ("replay:x?y", "a replay"),
+        ("orders:-", "events of orders"),
+        ("http://127.0.0.1:1", "a service"),
+    ],
+)
+def test_a_name_of_another_kind_is_no_store(name: str, noun: str):
+    with pytest.raises(StoreError) as raised:
+        open_store(name)
+    assert str(raised.value) == f"a store must be a file such as market.db, or a bucket, got {noun}: {name!r}"
 
 
 def test_the_sample_is_no_store():

@@ -7,27 +7,32 @@ import random
 import shutil
 import signal
 import sqlite3
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from market_index import Freshness, LiveIndex, wire
 from market_index.errors import safe_repr
-from market_index_feeds import FeedError, StoreBusy, StoreError, open_feed, open_store
-from market_index_feeds.sqlite import SqliteStore, Synchronous, is_sqlite, publishing, rows
+from market_index_feeds import FeedError, StoreBusy, StoreError, file_watch, open_feed, open_store
+from market_index_feeds.sqlite import SqliteStore, Synchronous, file, is_sqlite, publishing, rows
 from tests.feeds.contract.medium import Reader
 from tests.feeds.made_up import book, pair, spots
-from tests.waiting import DEADLINE_SECONDS, eventually
+from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
 ONE, TWO, THREE = pair(1), pair(2), pair(3)
 CONTENT = {1: "1", 2: "2", 3: "3"}
 VALUES = (None, -1, 1 << 62, 0.5, "late", b"\xff\0", str(TWO), str(pair(9)))
 BOOK_COLUMNS = "pair", "revision", "digest", "body"
-CHANGE_COLUMNS = "log_number", "log_first", "revision", "token", "as_of", "published_at", "books", "digest"
+CHANGE_COLUMNS = "follows", "revision", "token", "as_of", "published_at", "books", "digest"
 
 
 @pytest.fixture
@@ -102,16 +107,19 @@ class TestDamagedRows:
         with Reader(open_feed(filled)) as reader, open_store(filled, synchronous="normal") as store:
             version = reader.pull()
             assert spots(reader.index) == CONTENT
-            is_known = column.startswith("log_")  # of no effect without a log
-            assert (reader.index.as_of, version.invalid) == (("slot 1", frozenset()) if is_known else (None, {None}))
+            assert (reader.index.as_of, version.invalid) == (None, frozenset({None}))
             receipt = store.update([book(2, 5)])
             reader.until(lambda version: version.position == receipt.position)
-            assert (spots(reader.index), reader.index.as_of) == (CONTENT | {2: "5"}, "slot 1" if is_known else None)
+            assert (spots(reader.index), reader.index.as_of) == (CONTENT | {2: "5"}, None)
             assert (reader.versions[-1].invalid, receipt.position.number) == (frozenset(), 3)
 
     def test_a_valid_digest_does_not_make_a_change(self, filled: Path):
-        digest = rows._digest_of_change((2, b"token", b"\x07", None, 3))
-        plain(filled, "UPDATE last SET token = 'token', as_of = char(7), published_at = NULL, digest = ?", digest)
+        digest = rows._digest_of_change((1, 7, 2, b"token", b"\x07", None, 3))
+        plain(
+            filled,
+            "UPDATE last SET follows = 7, token = 'token', as_of = char(7), published_at = NULL, digest = ?",
+            digest,
+        )
         with Reader(open_feed(filled)) as reader:
             assert (reader.pull().invalid, reader.index.as_of) == (frozenset({None}), None)
 
@@ -158,19 +166,32 @@ class TestDamagedRows:
             reader.until(lambda version: version.position == receipt.position)
             assert (spots(reader.index), reader.index.as_of) == ({1: "1"}, "slot 2")
 
+    @pytest.mark.decision(24)
     @pytest.mark.parametrize("damage", ["DELETE FROM books", "UPDATE books SET pair = x'00', body = zeroblob(9)"])
-    def test_a_lost_row_may_be_of_any_pair(self, filled: Path, damage: str):
+    def test_a_lost_row_may_be_of_any_pair_until_the_content_is_replaced(self, filled: Path, damage: str):
         with Reader(open_feed(filled)) as follower, open_store(filled) as store:
             follower.pull()
             plain(filled, f"{damage} WHERE pair = ?", str(ONE))
+            store.update([book(2, 4)], freshness=Freshness("slot 2"))
             with Reader(open_feed(filled)) as late:
                 late.pull()
-                assert (spots(late.index), late.index.as_of) == ({2: "2", 3: "3"}, None)
+                assert (spots(late.index), late.index.as_of) == ({2: "4", 3: "3"}, None)
                 assert (late.versions[-1].invalid, late.feed.rejected) == (frozenset({None}), 1)
-                fence = store.replace([book(2, 2)], Freshness("slot 2")).position
+                fence = store.replace([book(2, 2)], Freshness("slot 3")).position
                 for reader in (late, follower):
                     reader.until(lambda version: version.position == fence)
-                    assert (spots(reader.index), reader.index.as_of) == ({2: "2"}, "slot 2")
+                    assert (spots(reader.index), reader.index.as_of) == ({2: "2"}, "slot 3")
+
+    @pytest.mark.decision(24)
+    def test_a_zeroed_sector_never_drops_a_pair_of_a_known_state(self, filled: Path, tmp_path: Path):
+        copy, content, as_ofs = tmp_path / "copy.db", filled.read_bytes(), set[str | None]()
+        for at in range(0, len(content), 512):
+            copy.write_bytes(content[:at] + bytes(512) + content[at + 512 :])
+            with suppress(FeedError):
+                found = open_feed(copy).read()
+                assert spots(found) == CONTENT or found.as_of is None, at
+                as_ofs.add(found.as_of)
+        assert as_ofs == {"slot 1", None}
 
     @pytest.mark.parametrize(
         ("body", "reason"),
@@ -209,6 +230,44 @@ class TestDamagedRows:
                 store.replace([book(4, 4)], Freshness("slot 4"))
                 assert spots(store.read().index) == {4: "4"}
         assert "equal" in outcomes
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file that no program has open, as `cp`."""
+    shutil.copyfile(source, target)
+
+
+def backup(source: Path, target: Path) -> None:
+    """Copy a store with SQLite's own means."""
+    with closing(sqlite3.connect(source)) as connection, closing(sqlite3.connect(target)) as copy:
+        connection.backup(copy)
+
+
+def run_and_die(path: Path, within: Callable[[], object] = lambda: None, after: int = 2) -> None:
+    """Publish three changes in a process that is then killed; run `within` after some of them."""
+    killed = get_context("fork").Process(target=publish_and_die, args=(path, within, after))
+    killed.start()
+    killed.join()
+
+
+def publish_and_die(path: Path, within: Callable[[], object], after: int) -> None:
+    store = open_store(path, synchronous="normal")
+    for number in range(1, 4):
+        store.publish(book(number, 9))
+        if number == after:
+            within()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def vacuum(source: Path, target: Path) -> None:
+    """Copy a store into other pages."""
+    plain(source, "VACUUM INTO ?", str(target))
+
+
+def install(source: Path, target: Path) -> None:
+    """Replace a file by a copy, as `install` and `rm` with `cp`."""
+    target.unlink()
+    shutil.copyfile(source, target)
 
 
 class TestOtherFileAtThePath:
@@ -251,15 +310,114 @@ class TestOtherFileAtThePath:
             assert spots(live)[1] == "9"
 
     @pytest.mark.decision(33)
-    @pytest.mark.parametrize("way", [shutil.copyfile, os.replace])
-    def test_a_copy_of_the_same_content_keeps_the_log(self, filled: Path, tmp_path: Path, way: Callable[..., object]):
-        """Of that on which the log began, or of any that it contains."""
-        began, within = tmp_path / "began.db", tmp_path / "within.db"
-        shutil.copyfile(filled, began)
-        run_and_die(filled, lambda: backup(filled, within))
-        for copy in (began, within):
-            way(copy, filled)
-            assert read(filled) == CONTENT | {1: "9", 2: "9", 3: "9"}
+    @pytest.mark.parametrize("way", [shutil.copyfile, install, os.replace])
+    @pytest.mark.parametrize("copied", [copy_file, backup, vacuum])
+    def test_an_earlier_copy_is_never_mixed_with_the_log(
+        self, path: Path, tmp_path: Path, way: Callable[..., object], copied: Callable[[Path, Path], object]
+    ):
+        """However it was made, and however it was laid over the store of a killed publisher."""
+        states, copies, accepted = list[dict[int, str | None]](), list[Path](), set[int]()
+        for state in range(6):
+            with open_store(path, synchronous="normal") as store:
+                for spot in range(1, 4):
+                    store.publish(*[book(number, 10 * state + spot) for number in range(state, 40)])
+                states.append(spots(store.read().index))
+            copies.append(tmp_path / f"{state}.db")
+            copied(path, copies[-1])
+        run_and_die(path)
+        log = Path(f"{path}-wal").read_bytes()
+        for state, copy in enumerate(copies):
+            Path(f"{path}-wal").write_bytes(log)
+            Path(f"{path}-shm").unlink(missing_ok=True)
+            way(copy, path)
+            with suppress(FeedError):
+                assert read(path) == states[-1] | {1: "9", 2: "9", 3: "9"}
+                accepted.add(state)
+        assert accepted == (set() if copied is vacuum else {5})  # that on which the log began
+
+    @pytest.mark.decision(33)
+    def test_a_copy_from_the_middle_of_the_log_is_refused(self, filled: Path, tmp_path: Path):
+        """It is not mixed, and whoever restores it does not want the changes after it."""
+        copy = tmp_path / "copy.db"
+        run_and_die(filled, lambda: backup(filled, copy))
+        shutil.copyfile(copy, filled)
+        with pytest.raises(FeedError, match="belongs to another file, or to other content of this one"):
+            open_feed(filled)
+        Path(f"{filled}-wal").unlink()
+        Path(f"{filled}-shm").unlink()
+        assert read(filled) == CONTENT | {1: "9", 2: "9"}
+
+    @pytest.mark.parametrize("flips", [60, pytest.param(600, marks=pytest.mark.thorough)])
+    def test_a_damaged_log_shows_a_published_state_or_none(self, filled: Path, tmp_path: Path, flips: int):
+        run_and_die(filled)
+        randomly, copy, log = random.Random(flips), tmp_path / "copy.db", Path(f"{filled}-wal").read_bytes()
+        states = [CONTENT]
+        for number in range(1, 4):
+            states.append(states[-1] | {number: "9"})
+        for _ in range(flips):
+            at = randomly.randrange(len(log))
+            for suffix in ("", "-shm"):
+                Path(f"{copy}{suffix}").unlink(missing_ok=True)
+            Path(f"{copy}-wal").write_bytes(log[:at] + bytes([log[at] ^ 1 << randomly.randrange(8)]) + log[at + 1 :])
+            shutil.copyfile(filled, copy)
+            with suppress(FeedError):
+                assert read(copy) in states, at
+
+    def test_a_log_whose_restored_pages_are_damaged_belongs_to_one_file_only(self, filled: Path, tmp_path: Path):
+        other, copy = tmp_path / "other.db", tmp_path / "copy.db"
+        with open_store(other) as store:
+            store.publish(book(4, 4))
+        with open_store(filled) as store:
+            store.publish(book(1, 8))
+            backup(other, filled)
+            log = Path(f"{filled}-wal").read_bytes()
+            shutil.copyfile(filled, copy)
+            for laid, damage, content in (
+                (copy, 1, CONTENT | {1: "8"}),
+                (other, 0, {4: "4"}),
+                (other, 1, None),
+            ):
+                Path(f"{laid}-wal").write_bytes(log[:-1] + bytes([log[-1] ^ damage]))
+                Path(f"{laid}-shm").unlink(missing_ok=True)
+                if content is None:
+                    with pytest.raises(FeedError, match="belongs to another file"):
+                        read(laid)
+                else:
+                    assert read(laid) == content
+
+    @pytest.mark.decision(33)
+    def test_a_store_into_which_another_program_wrote_is_read_and_written(self, filled: Path, tmp_path: Path):
+        copy = tmp_path / "copy.db"
+        shutil.copyfile(filled, copy)
+        with closing(sqlite3.connect(copy)) as other:  # so that the log is not moved into the file
+            other.execute("CREATE TABLE _sequence (number INTEGER)")
+            other.execute("ANALYZE")
+            other.commit()
+            assert Path(f"{copy}-wal").stat().st_size
+            assert read(copy) == CONTENT
+            with open_store(copy) as store:
+                store.publish(book(1, 9))
+                other.execute("INSERT INTO _sequence VALUES (1)")
+                other.commit()
+                assert read(copy) == CONTENT | {1: "9"}
+
+    def test_a_store_is_opened_while_a_publisher_begins_the_log_anew(
+        self, filled: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        def publish_meanwhile(*arguments: Any) -> Iterator[object]:
+            monkeypatch.undo()
+            transactions = read_transactions(*arguments)
+            yield next(transactions)
+            store.publish(*[book(number, 9) for number in range(1, 300)])  # over the transactions that are read next
+            yield from transactions
+
+        read_transactions = file._transactions
+        with open_store(filled) as store:
+            for spot in range(5, 8):
+                store.publish(book(1, spot))
+            plain(filled, "PRAGMA wal_checkpoint(PASSIVE)")
+            monkeypatch.setattr(file, "_transactions", publish_meanwhile)
+            assert read(filled) == dict.fromkeys(range(1, 300), "9")
 
     def test_a_log_of_which_a_part_was_moved_is_that_of_the_file(self, filled: Path, tmp_path: Path):
         for moved in range(1, 4):
@@ -281,13 +439,16 @@ class TestOtherFileAtThePath:
         assert read(copy) == {1: "1"}
 
     @pytest.mark.decision(33)
-    def test_a_copy_of_another_store_is_restored_in_place(self, filled: Path, tmp_path: Path):
+    @pytest.mark.parametrize("has_log", [False, True])
+    def test_a_copy_of_another_store_is_restored_in_place(self, filled: Path, tmp_path: Path, *, has_log: bool):
         other = tmp_path / "other.db"
         with open_store(other) as store:
             for spot in range(4, 30):
                 store.publish(book(4, spot), book(5, spot))
         with open_store(filled) as store, Reader(open_feed(filled)) as reader:
             reader.pull()
+            if has_log:
+                store.publish(book(1, 8))
             backup(other, filled)
             reader.until(lambda version: spots(version.index) == {4: "29", 5: "29"})
             assert read(filled) == {4: "29", 5: "29"}  # before any change by a store
@@ -311,6 +472,20 @@ class TestOtherFileAtThePath:
         (tmp_path / "link.db").unlink()
         (tmp_path / "symbolic.db").symlink_to(filled)
         assert read(tmp_path / "symbolic.db") == CONTENT
+
+    @pytest.mark.decision(33)
+    def test_a_file_that_is_mounted_by_itself_is_refused(self, filled: Path, tmp_path: Path):
+        (mounted := tmp_path / "a b.db").touch()  # a space is escaped in the list of mounts
+        if sys.platform != "linux" or subprocess.run(["mount", "--bind", filled, mounted], check=False).returncode:
+            pytest.skip("this user must not mount")
+        try:
+            with pytest.raises(FeedError, match="must have one name, got a file that is mounted: mount its folder"):
+                open_feed(mounted)
+            with pytest.raises(StoreError, match="mount its folder"):
+                open_store(mounted)
+        finally:
+            subprocess.run(["umount", mounted], check=True)
+        assert read(filled) == CONTENT
 
     @pytest.mark.decision(33)
     def test_a_reader_follows_a_file_that_is_renamed_over_it_once_its_publishers_have_ended(
@@ -343,6 +518,22 @@ class TestOtherFileAtThePath:
                 with pytest.raises(StoreError, match="another file is at its path"):
                     use()
         assert filled.read_bytes() == before
+
+    def test_a_file_that_is_renamed_over_it_while_it_is_opened_is_not_read_with_its_log(
+        self, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        def rename_before(path: Path) -> file.State:
+            monkeypatch.undo()
+            (tmp_path / "new.db").rename(path)
+            return state_of_file(path)
+
+        state_of_file = file._state_of_file
+        run_and_die(filled)
+        shutil.copyfile(filled, tmp_path / "new.db")
+        monkeypatch.setattr(file, "_state_of_file", rename_before)
+        with pytest.raises(FeedError, match="another file was renamed over it"):
+            open_feed(filled)
+        assert read(filled) == CONTENT | {1: "9", 2: "9", 3: "9"}
 
     def test_nothing_is_written_if_it_is_renamed_within_a_change(
         self, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -379,26 +570,43 @@ class TestOtherFileAtThePath:
             assert (reader.index.as_of, spots(store.read().index)) == ("slot 1", expected)
 
 
-def backup(source: Path, target: Path) -> None:
-    """Copy a store with SQLite's own means."""
-    with closing(sqlite3.connect(source)) as connection, closing(sqlite3.connect(target)) as copy:
-        connection.backup(copy)
+class TestWaiting:
+    @pytest.mark.skipif(sys.platform != "linux", reason="inotify")
+    def test_a_reader_is_woken_by_each_change_and_by_another_file(
+        self, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(file_watch, "CHECK_SECONDS", 100 * DEADLINE_SECONDS)
+        stop, found = Event(), list[dict[int, str | None]]()
+        reader = in_thread(lambda: found.extend(spots(version.index) for version in open_feed(filled).versions(stop)))
+        eventually(lambda: found[-1:] == [CONTENT])
+        with open_store(filled) as store:
+            for spot in range(20, 30):
+                store.publish(book(1, spot))
+                eventually(lambda spot=spot: found[-1][1] == str(spot))  # type: ignore[misc]  # a default
+            store.replace([book(2, 2)])
+            eventually(lambda: found[-1] == {2: "2"})
+        with open_store(tmp_path / "new.db") as store:
+            store.publish(book(4, 4))
+        (tmp_path / "new.db").rename(filled)
+        eventually(lambda: found[-1] == {4: "4"})
+        stop.set()
+        os.utime(filled)
+        reader.join()
 
-
-def run_and_die(path: Path, within: Callable[[], object] = lambda: None, after: int = 2) -> None:
-    """Publish three changes in a process that is then killed; run `within` after some of them."""
-    killed = get_context("fork").Process(target=publish_and_die, args=(path, within, after))
-    killed.start()
-    killed.join()
-
-
-def publish_and_die(path: Path, within: Callable[[], object], after: int) -> None:
-    store = open_store(path, synchronous="normal")
-    for number in range(1, 4):
-        store.publish(book(number, 9))
-        if number == after:
-            within()
-    os.kill(os.getpid(), signal.SIGKILL)
+    @pytest.mark.parametrize("reason", ["another system", "too many watches"])
+    def test_a_reader_polls_where_nothing_is_reported(self, filled: Path, reason: str, monkeypatch: pytest.MonkeyPatch):
+        if reason == "another system":
+            monkeypatch.setattr(file_watch, "sys", SimpleNamespace(platform="darwin"))
+        else:
+            failing = SimpleNamespace(inotify_init1=lambda _: -1, inotify_add_watch=lambda *_: -1)
+            monkeypatch.setattr(file_watch, "ctypes", SimpleNamespace(CDLL=lambda _: failing))
+        with Reader(open_feed(filled)) as reader, open_store(filled) as store:
+            reader.pull()
+            for number in range(1, 6):
+                waits = reader.stop.waits
+                fence = store.publish(book(4, number)).position
+                reader.until(lambda version, fence=fence: version.position == fence)  # type: ignore[misc]  # a default
+                assert reader.stop.waits > waits
 
 
 class TestPublishers:
@@ -487,7 +695,10 @@ class TestOpening:
             (os.mkfifo, "must be a regular file"),
             (lambda path: path.write_bytes(b"\0 not a store\n" * 99), "file is not a database"),
             (lambda path: plain(path, "CREATE TABLE t (x)"), "got a file of the application 0x0"),
-            (lambda path: plain(path, "PRAGMA application_id = 0x6d6b6903"), "application 0x6d6b6903"),
+            (
+                lambda path: plain(path, "PRAGMA application_id = 0x6d6b6904"),
+                "application 0x6d6b6904: .*market-index dump OLD.db > books.ndjson.*market-index publish NEW.db",
+            ),
         ],
     )
     def test_a_file_that_is_no_store_is_refused(self, path: Path, make: Callable[[Path], object], reason: str):

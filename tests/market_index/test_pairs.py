@@ -21,6 +21,26 @@ def test_a_pair_is_printed_base_first():
     assert str(Pair(ADA, SNEK)) == f"ADA/{SNEK}"
 
 
+@given(pairs())
+def test_a_pair_is_parsed_from_its_text(pair: Pair):
+    assert Pair.parse(str(pair)) == pair
+    assert Pair.parse(str(pair).upper()) == pair
+
+
+@pytest.mark.parametrize(
+    "text", ["", "ADA", "/", "ADA/", "/ADA", f"ADA/{SNEK}/", f"ADA//{SNEK}", f"ADA:{SNEK}", f" ADA/{SNEK}", "ada/ada"]
+)
+def test_another_text_is_not_a_pair(text: str):
+    with pytest.raises(InvalidAssetId):
+        Pair.parse(text)
+
+
+@pytest.mark.parametrize("value", [None, b"ADA/ADA", 7, Pair(ADA, SNEK)])
+def test_a_pair_is_parsed_from_a_text_only(value: object):
+    with pytest.raises(InvalidAssetId, match="a pair must be base/quote, got "):
+        Pair.parse(value)  # type: ignore[arg-type]  # a caller without types
+
+
 @pytest.mark.decision(10)
 def test_a_pair_with_base_and_quote_exchanged_is_another_pair():
     assert Pair(ADA, SNEK) != Pair(SNEK, ADA)

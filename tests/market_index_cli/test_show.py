@@ -10,9 +10,12 @@ import subprocess
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Final
 
 import pytest
 from click import unstyle
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from market_index import Freshness, LiveIndex, wire
 from market_index_feeds import open_feed, open_store
@@ -55,6 +58,60 @@ def test_pairs_lists_a_feed(source: object, service: str):
     require_sample(done.stdout)
     done = invoke("pairs", source, "--json", stdin=SAMPLE.read_text())
     assert wire.pair_list_from_json(done.stdout.encode()) == open_feed(SAMPLE).read().pair_list()
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[str]:
+    """The URL of a service of the sample that requires a key."""
+    app = create_app(LiveIndex(open_feed(SAMPLE).read().values()))
+
+    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
+        has_key = scope["type"] != "http" or (b"x-api-key", b"secret") in scope["headers"]
+        await (app if has_key else Response('{"error": "a key is required"}', 401))(scope, receive, send)
+
+    with served(guard) as running:
+        yield f"http://127.0.0.1:{running.port}"
+
+
+class TestHeaders:
+    """A service that requires a key, which is never an argument."""
+
+    COMMANDS: Final = (("pairs",), ("book", "ADA", IUSD), ("dump",))
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_the_headers_of_a_file_are_sent(self, guarded: str, command: tuple[str, ...], tmp_path: Path):
+        (tmp_path / "headers").write_text("X-API-Key: secret\n\nX-Other:  of another name \n")
+        name, *arguments = command
+        without = invoke(name, guarded, *arguments)
+        assert (without.returncode, "secret" in without.stderr) == (3, False)
+        assert "401" in without.stderr
+        for option in (("--headers", tmp_path / "headers"), ()):
+            done = invoke(name, guarded, *arguments, *option, MARKET_INDEX_HEADERS_FILE=str(tmp_path / "headers"))
+            assert (done.returncode, done.stderr) == (0, "")
+
+    def test_another_feed_ignores_them(self, tmp_path: Path):
+        done = invoke("pairs", SAMPLE, "--headers", tmp_path / "missing")
+        assert (done.returncode, done.stderr) == (0, "")
+
+    @pytest.mark.parametrize(
+        ("content", "reason"),
+        [
+            (b"X-API-Key secret", "line 1 of FILE must be 'Name: value'"),
+            (b"A: b\nsecret", "line 2 of FILE must be 'Name: value'"),
+            (b"X-API-Key: secret\xff", "FILE cannot be read: it must be ASCII text"),
+            (None, "FILE cannot be read: No such file or directory"),
+        ],
+    )
+    def test_a_wrong_file_is_wrong_usage_and_is_not_shown(
+        self, guarded: str, content: bytes | None, reason: str, tmp_path: Path
+    ):
+        file = tmp_path / "headers"
+        if content is not None:
+            file.write_bytes(content)
+        done = invoke("pairs", guarded, "--headers", file)
+        assert done.returncode == 2
+        assert reason.replace("FILE", str(file)) in done.stderr
+        assert "secret" not in done.stderr + done.stdout
 
 
 def require_sample(table: str) -> None:

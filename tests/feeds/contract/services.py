@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 import pytest
 
 from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair, wire
-from market_index_feeds import Version, service
+from market_index_feeds import Feed, Version, service
 from tests.feeds.contract.medium import Can, Fence, Marked
 from tests.feeds.services import Answer, Front, served
 
@@ -75,11 +75,19 @@ class StreamedService(PolledService):
 
     def __init__(self, path: Path, request: pytest.FixtureRequest) -> None:
         super().__init__(path, request)
-        self.front.rewrite = self._spoiled
+        self.front.rewrite, self._now = self._spoiled, 0.0
+
+    def feed(self) -> Feed:
+        return Feed(service.ServiceSource(self.name, clock=self._clock))
 
     def hide(self) -> None:
         super().hide()
         self.front.end_streams()
+
+    def _clock(self) -> float:
+        """Return a time that passes only while the service has no pairs, and sends only comments."""
+        self._now += 0 if self.live.current else 1
+        return self._now
 
     def _spoiled(self, event: bytes) -> bytes:
         """Return an event, with an invalid book of a pair whose response is invalid."""

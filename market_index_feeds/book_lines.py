@@ -1,12 +1,21 @@
 """Files and streams of order books, one per line, in the JSON of the order-book endpoint.
 
-A later line replaces an earlier one of the same pair. A retract line removes its pair. A commit line states the
-freshness of the lines before it. Before the first one, lines are visible as they are read. Afterwards, they are visible
-with the next commit line, in one change. An invalid commit line is only counted: the next one commits what it would
-have.
+Theory of operation
+===================
+
+    UNCOMMITTED ──a commit line──▶ COMMITTED
+         ▲                             │
+         └──── the file starts again ──┘
+
+- UNCOMMITTED: A line is visible once it is read. A file without commit lines stays in this phase.
+- COMMITTED: A line is staged. The next commit line makes all staged lines visible, in one change, with its freshness.
+
+A later line replaces an earlier one of the same pair. A retract line removes its pair. An invalid line keeps the last
+book of its pair, and becomes visible like any other. An invalid commit line is only counted: the next one commits what
+it would have committed.
 
 The last line of a file counts without its newline if it is whole, because no prefix of a JSON object is one. Otherwise
-it is invalid until its rest is appended.
+it is invalid until its rest is appended. How a file is followed is the task of `lines`.
 """
 
 from __future__ import annotations
@@ -15,6 +24,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Generator
 from contextlib import closing
+from enum import Enum
 from pathlib import Path
 from threading import Event
 from typing import Final, TypeAlias, final
@@ -30,7 +40,7 @@ from market_index.wire import (
     object_from_json,
     retraction_from_json,
 )
-from market_index_feeds.lines import STANDARD_INPUT, Batch, Line, follow, read_stream
+from market_index_feeds.lines import STANDARD_INPUT, Batch, Line, Reading, follow, read_stream
 from market_index_feeds.names import shown_name
 from market_index_feeds.source import UNKNOWN, NoVersion, Progress, Source, Version
 
@@ -39,11 +49,13 @@ _EVENT_KEYS: Final = frozenset({"place", "remove", "untrack", "block", "rollback
 
 @frozen
 class Invalid:
-    """A line that is rejected: the pair that it names, None if none can be read, and the reason."""
+    """A line that is rejected, and the reason.
 
-    pair: Pair | None
+    `pairs` has the pair that it names, None if none can be read. It is empty for a commit line.
+    """
+
+    pairs: frozenset[Pair | None]
     reason: str
-    is_commit: bool = False
 
 
 Content: TypeAlias = OrderBook | Pair | CommitLine | Invalid
@@ -54,7 +66,7 @@ def read_line(line: Line) -> Content | None:
     """Return the content of a line; None if it is blank."""
     text = line.text
     if line.fault is not None:
-        return Invalid(None, line.fault)
+        return Invalid(frozenset({None}), line.fault)
     if not text.strip():
         return None
     try:
@@ -62,12 +74,12 @@ def read_line(line: Line) -> Content | None:
             return commit_from_json(text)
         return retraction_from_json(text) if is_retraction(text) else wire.order_book_from_json(text)
     except InvalidFreshness as error:
-        return Invalid(None, str(error), is_commit=True)
+        return Invalid(frozenset(), str(error))
     except MarketIndexError as error:
         reason = str(error)
     # The decoded value is released with the error, so that it is not in memory twice.
     hint = " (an event of orders: type orders: before the name of its file)" if _is_event(text) else ""
-    return Invalid(wire.pair_named_in(text), reason + hint)
+    return Invalid(frozenset({wire.pair_named_in(text)}), reason + hint)
 
 
 def _is_event(text: bytes) -> bool:
@@ -96,8 +108,7 @@ class Change:
     def add_line(self, content: OrderBook | Pair | Invalid) -> None:
         """Add the content of the next line."""
         if isinstance(content, Invalid):
-            if not content.is_commit:
-                self.invalid.add(content.pair)
+            self.invalid |= content.pairs
             return
         pair, book = (content, None) if isinstance(content, Pair) else (content.pair, content)
         self.books[pair] = book
@@ -121,21 +132,28 @@ class Change:
         return [pair for pair, book in self.books.items() if book is None]
 
 
-class _Commits:
-    """The lines that are visible, and those that wait for a commit line; None before the first commit line."""
+class Phase(Enum):
+    """The phases of the lines of a file or a stream, and when a line is visible; see the module docstring."""
 
-    def __init__(self, *, is_whole: bool = False) -> None:
-        self.visible: Change = Change(is_whole=is_whole)
-        self.waiting: Change | None = None
+    UNCOMMITTED = "once it is read"
+    COMMITTED = "with the next commit line"
+
+
+class _Commits:
+    """The lines that became visible since the last change, and the staged ones, which wait for a commit line."""
+
+    def __init__(self) -> None:
+        self.phase = Phase.UNCOMMITTED
+        self.visible, self.staged = Change(is_whole=True), Change()
 
     def add(self, content: Content) -> None:
         """Add the content of the next line."""
         if isinstance(content, CommitLine):
-            if self.waiting is not None:
-                self.visible.add(self.waiting)
-            self.visible.freshness, self.waiting = content.freshness, Change()
+            self.visible.add(self.staged)
+            self.visible.freshness, self.staged = content.freshness, Change()
+            self.phase = Phase.COMMITTED
         else:
-            (self.visible if self.waiting is None else self.waiting).add_line(content)
+            (self.visible if self.phase is Phase.UNCOMMITTED else self.staged).add_line(content)
 
 
 class LineSource(Source):
@@ -171,7 +189,7 @@ class LineSource(Source):
         with closing(self._batches(stop)) as batches:
             for batch in batches:
                 if batch.is_start:
-                    commits, tail, unfinished = _Commits(is_whole=True), None, frozenset()
+                    commits, tail, unfinished = _Commits(), None, frozenset()
                 for line in batch.lines:
                     content = read_line(line)
                     if isinstance(content, Invalid):
@@ -180,21 +198,21 @@ class LineSource(Source):
                         commits.add(content)
                 if progress is not None:
                     progress(batch.offset, batch.size)
-                if not batch.is_caught_up:
+                if batch.reading is Reading.MORE:
                     continue
                 if batch.tail != tail:
                     tail = batch.tail
                     unfinished = self._add_tail(commits, tail)
                 visible, commits.visible = commits.visible, Change()
-                visible.unfinished, visible.is_end = unfinished, batch.is_end
-                self.uncommitted = 0 if commits.waiting is None else len(commits.waiting.books)
+                visible.unfinished, visible.is_end = unfinished, batch.reading is Reading.ENDED
+                self.uncommitted = len(commits.staged.books)
                 yield visible
 
     def _add_tail(self, commits: _Commits, tail: Line | None) -> frozenset[Pair | None]:
         """Add the last line, which has no newline, if it is whole. Otherwise return its pair, if it is not waiting."""
         content = None if tail is None else read_line(tail)
         if isinstance(content, Invalid):
-            return frozenset({content.pair}) if commits.waiting is None else frozenset()
+            return content.pairs if commits.phase is Phase.UNCOMMITTED else frozenset()
         if content is not None:
             # It is added again once it has its newline, which changes nothing.
             commits.add(content)
