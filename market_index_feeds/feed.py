@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from datetime import datetime
@@ -142,6 +142,11 @@ class Feed:
     def skipped(self) -> Mapping[str, str]:
         """Why outputs of the ledger are no orders now, by their ids. They are no records."""
         return {} if self.version is None else self.version.skipped
+
+    @property
+    def skipped_by_reason(self) -> Mapping[str, int]:
+        """The number of outputs of `skipped`, by reason."""
+        return Counter(self.skipped.values())
 
     @property
     def age(self) -> float:

@@ -84,6 +84,13 @@ class MetricsCollector(Collector):
                 if not isnan(value):
                     family.add_metric([str(row)], value)
             yield family
+        skipped = GaugeMetricFamily(
+            "market_index_feed_skipped_outputs", "Outputs of the ledger that are no orders now.", labels=["reason"]
+        )
+        feed = None if self._health is None else self._health.feed
+        for reason, number in () if feed is None else feed.skipped_by_reason.items():
+            skipped.add_metric([reason], number)
+        yield skipped
 
     def route(self) -> ExactRoute:
         """Return the route `/metrics`: these metrics, and those of the processes that share the counters."""

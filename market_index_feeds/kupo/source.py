@@ -27,6 +27,7 @@ from typing import Any, Final, final
 from attrs import frozen
 
 from market_index import Pair, RestingOrders
+from market_index.errors import safe_repr
 from market_index_feeds.errors import FeedError
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.http import Address, Client, Response
@@ -39,15 +40,25 @@ LOG: Final = logging.getLogger(__name__)
 POLL_SECONDS: Final = 1.0
 """The interval between two requests for the last block."""
 
-WINDOW_HOURS: Final = 24
-"""How long an execution is a spot price, and a pair without orders is listed."""
+MOVED_SECONDS: Final = 0.05
+"""The interval between two attempts to read a block that is not stored yet, or was followed by another one."""
 
 MAX_ATTEMPTS: Final = 20
-"""How often a block is read again at once, because another one arrived meanwhile."""
+"""After how many such attempts Kupo cannot be read now."""
 
-MAX_MATCHES_BYTES: Final = 512 * 1024 * 1024
+EXCHANGE_SECONDS: Final = 10.0
+"""Timeout of a request for a few bytes."""
+
+MATCHES_SECONDS: Final = 300.0
+"""Timeout of a request for outputs."""
+
+WINDOW_HOURS: Final = 24
+"""How long an execution is a spot price, and a pair without orders is listed, if the name of the feed does not say."""
+
 MAX_BYTES: Final = 64 * 1024
+MAX_MATCHES_BYTES: Final = 512 * 1024 * 1024
 
+# Kupo would answer `*/*` with the metrics of Prometheus.
 _HEADERS: Final = {"Accept": "application/json"}
 
 _is_slot: Final = re.compile(r"[0-9]{1,15}\Z").match
@@ -74,16 +85,16 @@ class KupoSource(Source):
     """A Kupo at a base URL, such as `http://127.0.0.1:1442`.
 
     Args:
-        url: The base URL.
+        url: The base URL. A user and a password in it are sent as basic authentication.
         pairs: Pairs that are always listed, with this base.
         only: Whether other pairs are hidden.
         hours: The window, in hours up to the last block. Kupo must keep spent outputs that long (`--prune-utxo`: 36).
         exchanges: The exchanges whose outputs are read.
-        headers: Headers of all requests.
+        headers: Headers of all requests, such as `X-API-Key`.
         now: Returns the time of the wall clock.
 
     Raises:
-        FeedError: The name is not such a URL.
+        FeedError: The name is not such a URL, or a header is not valid.
     """
 
     def __init__(
@@ -126,12 +137,11 @@ class KupoSource(Source):
     async def _follow(self, client: Client) -> NoVersion | None:
         """Read the outputs of the last block, if it is another one. Return why there is none."""
         for _ in range(MAX_ATTEMPTS):
-            health = await client.get("/health", _HEADERS, max_bytes=MAX_BYTES)
+            health = await _get(client, "/health", 200, 202, 503)
             if health.status == 202:
                 return NoVersion("is still reading the chain")
             if health.status == 503:
                 raise FeedError("Kupo is not connected to its node")
-            _require_ok(health, "/health")
             point = _point_of(health)
             if point is None:
                 return NoVersion("has no block yet")
@@ -140,16 +150,16 @@ class KupoSource(Source):
             try:
                 await self._read(client, point)
             except _Moved:
-                await asyncio.sleep(0)
+                await asyncio.sleep(MOVED_SECONDS)
             else:
                 return None
         raise FeedError(f"the block changed {MAX_ATTEMPTS} times while it was read")
 
     async def _read(self, client: Client, point: Point) -> None:
         """Read what changed since the last block, or everything. Raises `_Moved`."""
-        stored = await client.get(f"/checkpoints/{point.slot}?strict", _HEADERS, max_bytes=MAX_BYTES)
-        # A Dolos does not have this resource.
-        if stored.status == 200 and stored.body.strip() == b"null":
+        stored = await _get(client, f"/checkpoints/{point.slot}?strict", 200, 404)
+        # A Dolos does not have this resource. Two blocks of one slot differ in their hash.
+        if stored.status == 200 and point.hash.encode() not in stored.body:
             raise _Moved
         last, changed = self._point, None
         if last is not None and last.slot < point.slot and self._knows_spent:
@@ -157,24 +167,25 @@ class KupoSource(Source):
         is_whole = changed is None
         if changed is None:
             changed = await self._all_matches(client, point)
-        if _point_of(await client.get("/health", _HEADERS, max_bytes=MAX_BYTES)) != point:
+        if _point_of(await _get(client, "/health", 200, 202, 503)) != point:
             raise _Moved
         try:
             self._outputs.read(changed, point.slot, is_whole=is_whole)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise FeedError(f"a match of Kupo is not valid: {error!r}") from None
+            raise FeedError(f"a match of Kupo is not valid: {safe_repr(error)}") from None
         self._point = point
 
     async def _all_matches(self, client: Client, point: Point) -> list[Match]:
         """Return the unspent outputs, and those that were spent within the window."""
-        matches = await self._matches(client, point, "unspent")
-        spent = None
+        matches = await self._matches(client, point, "unspent") or []
         if self._knows_spent:
-            spent = await self._matches(client, point, f"spent_after={self._outputs.first_slot(point.slot)}")
-        if spent is None and self._knows_spent:
+            first_slot = self._outputs.first_slot(point.slot)
+            spent = await self._matches(client, point, f"spent_after={first_slot}")
+            if spent is not None:
+                return matches + spent
             LOG.warning("%s: Kupo knows no spent outputs (as a Dolos), so spot prices are unknown", self.name)
             self._knows_spent = False
-        return [*(matches or ()), *(spent or ())]
+        return matches
 
     async def _matches(self, client: Client, point: Point, *queries: str) -> list[Match] | None:
         """Return the matches of all exchanges; None if Kupo rejects a query, such as one after an unknown block."""
@@ -182,10 +193,9 @@ class KupoSource(Source):
         for exchange in self._exchanges:
             for query in queries:
                 target = f"/matches/{exchange.pattern}?{query}&resolve_hashes"
-                response = await client.get(target, _HEADERS, max_bytes=MAX_MATCHES_BYTES)
+                response = await _get(client, target, 200, 400, seconds=MATCHES_SECONDS, max_bytes=MAX_MATCHES_BYTES)
                 if response.status == 400 and "after=" in query:
                     return None
-                _require_ok(response, target)
                 if (_point_of(response) or point) != point:
                     raise _Moved
                 matches += _list_of(response, target)
@@ -215,9 +225,14 @@ class KupoSource(Source):
             LOG.info("%s: %d more outputs skipped (market-index orders --skipped lists all)", self.name, more)
 
 
-def _require_ok(response: Response, target: str) -> None:
-    if response.status != 200:
+async def _get(
+    client: Client, target: str, *statuses: int, seconds: float = EXCHANGE_SECONDS, max_bytes: int = MAX_BYTES
+) -> Response:
+    """Return the response to a request, which must have one of the statuses."""
+    response = await client.get(target, _HEADERS, seconds=seconds, max_bytes=max_bytes)
+    if response.status not in statuses:
         raise FeedError(f"response to {target} must have status 200, got {response.status}")
+    return response
 
 
 def _list_of(response: Response, target: str) -> list[Any]:
