@@ -4,8 +4,8 @@ To add an exchange, write three things and put an `Exchange` of them into a list
 
 1. A layout, as in `datum.py`. State the type of every field, also of those that you do not need: the contract, and so
    the exchange, rejects a datum with another one.
-2. A function that returns the offers of an output. It raises `Skipped` with a fixed reason if the exchange itself would
-   not fill the output: what must it hold, which token proves that it is valid? Whether the output holds what it offers,
+2. A function that returns the offers of an output. It raises `Skipped` with a fixed reason if the output is not valid:
+   which token proves that it is? Whether the output holds what it offers,
    at a price that exists, is checked for all exchanges.
 3. If the ledger proves at what price an output was filled: a function that returns the `Fill`. A limit is no price.
 
@@ -36,7 +36,8 @@ class Offer:
 
     `price` is how much is asked, per how much is offered, both in smallest units. `starts_at` and `ends_at` are the
     first and the last moment of it, in milliseconds of POSIX time. `fee` says in words what comes on top. `suffix`
-    follows the id of the output, if it has several offers.
+    follows the id of the output, if it has several offers. `problem` is why nobody can fill the offer now, although the
+    output is valid; it may still be the successor of a filled one.
     """
 
     offered: AssetId
@@ -47,6 +48,7 @@ class Offer:
     ends_at: int | None = None
     fee: str = "none"
     suffix: str = ""
+    problem: str = ""
 
 
 @frozen
@@ -171,10 +173,10 @@ def splash(datum: Datum, output: Output) -> Iterable[Offer]:
     step = min(received, datum["step output"])
     budget = output.holds[ADA] - datum["fee"] - (0 if asked.is_ada else SPLASH_RESERVE)
     budget -= amount if offered.is_ada else 0
-    if received not in U64 or not step * datum["step cost"] or budget < received // step * datum["step cost"]:
-        raise Skipped("budget exhausted")
+    is_exhausted = not step * datum["step cost"] or budget < received // step * datum["step cost"]
+    problem = "budget exhausted" if received not in U64 or is_exhausted else ""
     fee = f"{datum['fee']} lovelace to the executor, and {datum['step cost']} for each step"
-    yield Offer(offered, amount, asked, _ratio(price), fee=fee)
+    yield Offer(offered, amount, asked, _ratio(price), fee=fee, problem=problem)
 
 
 def splash_fill(spent: Candidate, spend: Spend, created: Sequence[Candidate]) -> Fill | None:

@@ -76,6 +76,11 @@ class Outputs:
         self._entries: dict[str, Entry] = {}
         self._slot = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no output of an exchange, as on another network."""
+        return not self._entries
+
     def first_slot(self, slot: int) -> int:
         """Return the first slot of the window that ends at a slot."""
         return max(slot - self._window_slots, 0)
@@ -155,6 +160,8 @@ class Outputs:
     def _order(self, exchange: Exchange, output: Output, offer: Offer) -> VenueOrder:
         """Return the order of an offer. Raises `Skipped` if it cannot be filled."""
         asks, per_offered = offer.price
+        if offer.problem:
+            raise Skipped(offer.problem)
         if offer.offered == offer.asked or not offer.amount:
             raise Skipped("nothing offered")
         if offer.amount > output.holds.get(offer.offered, 0):

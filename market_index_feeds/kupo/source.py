@@ -131,6 +131,8 @@ class KupoSource(Source):
                     if self._point is not None:
                         self._show()
                     raise
+                if found is None and self._outputs.is_empty:
+                    found = NoVersion("knows no output of an exchange; it must index their patterns")
                 yield found or self._show()
                 await asyncio.sleep(POLL_SECONDS)
 
@@ -153,7 +155,7 @@ class KupoSource(Source):
                 await asyncio.sleep(MOVED_SECONDS)
             else:
                 return None
-        raise FeedError(f"the block changed {MAX_ATTEMPTS} times while it was read")
+        raise FeedError(f"no block could be read as a whole in {MAX_ATTEMPTS} attempts")
 
     async def _read(self, client: Client, point: Point) -> None:
         """Read what changed since the last block, or everything. Raises `_Moved`."""

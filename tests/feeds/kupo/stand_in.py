@@ -57,6 +57,8 @@ class Kupo:
     is_dolos: bool = False
     stored: int | None = None
     """How many blocks are stored; all if it is None. The others are announced."""
+    announced: Block | None = None
+    """A block that is announced, while another one is stored."""
     requests: list[str] = field(factory=list)
 
     @property
@@ -143,9 +145,10 @@ class Handler(BaseHTTPRequestHandler):
     def send(self, status: int, value: Any, *, with_point: bool = False, cut: bool = False) -> None:
         body = json.dumps(value).encode()
         self.send_response(status)
-        if with_point and self.blocks:
-            self.send_header("X-Most-Recent-Checkpoint", str(self.blocks[-1].slot))
-            tag = self.blocks[-1].hash
+        last = self.kupo.announced or (self.blocks[-1] if self.blocks else None)
+        if with_point and last is not None:
+            self.send_header("X-Most-Recent-Checkpoint", str(last.slot))
+            tag = last.hash
             self.send_header("ETag", {"quoted": f'"{tag}"', "weak": f'W/"{tag}"'}.get(self.kupo.failure, tag))
         elif with_point:
             self.send_header("X-Most-Recent-Checkpoint", "0")

@@ -27,6 +27,7 @@ from tests.feeds.kupo.datums import (
     KEY,
     NFT,
     NFT_POLICY,
+    SATURNSWAP,
     SHADOWBOOK,
     SPLASH,
     TOKEN,
@@ -43,7 +44,10 @@ NOW = datetime.fromtimestamp(1_800_000_000, UTC)
 BID = (SNEK, "ADA", "bid", Fraction(5000), 1000)
 """The order of each output of `datums`: 5 ADA for 1,000 SNEK."""
 
-every_exchange = pytest.mark.parametrize("script", FIELDS, ids=["splash", "shadowbook", "geniusyield"])
+NAMES = {script: fields.__name__ for script, fields in FIELDS.items()}
+every_exchange = pytest.mark.parametrize("script", NAMES, ids=NAMES.get)
+with_amount_and_price = pytest.mark.parametrize("script", [SPLASH, SHADOWBOOK, GENIUSYIELD], ids=NAMES.get)
+"""The exchanges whose datums contain what is offered, and at which price."""
 
 
 def state_of(*matches: Any, pairs: Any = (), now: datetime = NOW, slot: int = 10**9) -> State:
@@ -215,10 +219,88 @@ def test_a_partial_fill_of_geniusyield_has_a_spot_and_complete_ones_of_splash_ha
     assert set(state_of(*recorded("splash-chain-with-spent"), slot=900_000_000).spots.values()) == {None}
 
 
+# Executions
+
+FILLER = "f" * 64
+
+
+def spent(match: dict[str, Any], redeemer: str | None, *, index: int = 0) -> dict[str, Any]:
+    """Return an output that the transaction `FILLER` spent."""
+    how = {"slot_no": 120, "transaction_id": FILLER, "input_index": index, "redeemer": redeemer}
+    return match | {"spent_at": how}
+
+
+def successor(match: dict[str, Any], *, index: int = 0) -> dict[str, Any]:
+    """Return an output that the transaction `FILLER` created."""
+    return match | {"transaction_id": FILLER, "output_index": index, "created_at": {"slot_no": 120}}
+
+
+def spot_after(*matches: dict[str, Any]) -> Any:
+    """Return the spot price of the only pair."""
+    (spot,) = state_of(*matches, slot=120).spots.values()
+    return spot
+
+
+def splash_of(coins: int, tokens: int, **fields: Any) -> dict[str, Any]:
+    """Return an order of Splash: lovelace for 1 SNEK per 1,000, in one step that costs 500,000."""
+    fields = {"price": Constructor(0, (1, 1000)), "step output": 100_000, "step cost": 500_000} | fields
+    return order(SPLASH, **fields) | {"value": {"coins": coins, "assets": {datums.asset_key(TOKEN): tokens}}}
+
+
+PLACED = splash_of(102_500_000, 0, amount=100_000_000, fee=500_000)
+LEFT = splash_of(31_650_000, 70_000, amount=30_000_000, fee=150_000)
+
+
+@pytest.mark.decision(32)
+def test_a_partial_fill_of_splash_has_the_price_of_what_was_paid():
+    """70,000,000 lovelace for 70,000 units. The successor cannot pay another step, so it is no order any more."""
+    assert spot_after(spent(PLACED, "d87a80"), successor(LEFT)) == 1000
+    assert reason(LEFT) == "budget exhausted"
+
+
+@pytest.mark.decision(32)
+@pytest.mark.parametrize(
+    "after",
+    [
+        [successor(LEFT, index=1)],
+        [successor(LEFT | {"address": datums.address(SPLASH, stake=bytes(28))})],
+        [successor(splash_of(31_650_000, 70_000, amount=30_000_000, fee=150_000, **{"step cost": 1}))],
+        [successor(splash_of(31_650_000, 0, amount=30_000_000, fee=150_000))],
+        [successor(splash_of(102_500_000, 1, amount=100_000_000, fee=500_000))],
+        [],
+    ],
+    ids=["at another position", "of another owner", "of another order", "received nothing", "gave nothing", "missing"],
+)
+def test_a_copied_datum_of_splash_makes_no_price(after: list[dict[str, Any]]):
+    """Anybody can create such an output beside a fill, or beside a cancellation."""
+    assert spot_after(spent(PLACED, "d87a80"), *after) is None
+    assert spot_after(spent(PLACED, "d87980"), successor(LEFT)) is None
+
+
+@pytest.mark.decision(32)
+def test_the_payment_of_saturnswap_must_be_that_of_the_datums():
+    """Its contract accepts any first field that is not less: a lower bound, which is no price."""
+
+    def redeemer(*fields: Any) -> str:
+        return datums.encoded(Constructor(0, fields)).hex()
+
+    placed = order(SATURNSWAP)
+    named = Constructor(0, (bytes.fromhex(placed["transaction_id"]), 0))
+    left = order(SATURNSWAP, amount=3_000_000, previous=named, **{"asked amount": 600})
+    assert spot_after(spent(placed, redeemer(400)), successor(left)) == 5000
+    assert spot_after(spent(placed, redeemer(1000))) == 5000
+    for wrong in redeemer(399), redeemer(401), redeemer(), redeemer(b"\x01"), redeemer(1000), "d87980", "ff", None:
+        assert spot_after(spent(placed, wrong), successor(left)) is None
+    for wrong in redeemer(999), redeemer(1001), None:
+        assert spot_after(spent(placed, wrong)) is None
+    twice = successor(left), successor(left, index=1)
+    assert spot_after(spent(placed, redeemer(400)), *twice) is None, "one of them is a decoy"
+
+
 # Which outputs are orders
 
 
-@every_exchange
+@with_amount_and_price
 @pytest.mark.parametrize("stake", [None, bytes(28), KEY])
 def test_an_offer_is_an_order(script: str, stake: bytes | None):
     """The stake part of the address belongs to the owner, and Kupo may return quantities as texts."""
@@ -249,7 +331,7 @@ def test_an_output_must_be_unspent_with_its_whole_datum(script: str):
 
 
 @pytest.mark.decision(30)
-@every_exchange
+@with_amount_and_price
 def test_an_output_must_hold_what_it_offers(script: str):
     match = order(script, amount=4_000_000)
     assert orders_of(match)
@@ -277,7 +359,7 @@ def test_a_market_order_of_shadowbook_is_skipped(changed: dict[str, Any]):
 
 
 @pytest.mark.decision(30)
-@every_exchange
+@with_amount_and_price
 def test_a_price_that_no_book_shows_is_skipped(script: str):
     for price in (0, 1), (2**127, 3), (2, 2**127):  # the second one is a bid of 1.8e-38 lovelace
         expected = {"any price, or out of range"} | ({"budget exhausted"} if script == SPLASH else set())
@@ -379,7 +461,7 @@ def test_only_listed_pairs_are_shown_with_their_own_base_and_quote():
 # Hostile datums
 
 
-@every_exchange
+@with_amount_and_price
 @given(st.data())
 def test_the_form_of_the_encoding_does_not_matter(script: str, data: st.DataObject):
     """Lists of definite and indefinite length, and constructors by tag 102, have the same meaning."""
@@ -401,7 +483,7 @@ def test_the_form_of_the_encoding_does_not_matter(script: str, data: st.DataObje
     assert orders_of(match) == [shown(Order.from_offer(pair, offered=ADA_ID, amount=amount, price=f"{asks}/{amount}"))]
 
 
-@every_exchange
+@with_amount_and_price
 def test_an_address_can_have_any_stake_part(script: str):
     credential = Constructor(1, (KEY,))
     by_credential = Constructor(0, (Constructor(0, (credential,)),))
@@ -438,7 +520,20 @@ WRONG: list[Any] = [
     *map(Raw, DEEP),
     *(Raw(bytes.fromhex(text)) for text in ODD_ITEMS.split()),
 ]
-HIDDEN = {"kind", "beacon", "owner", "owner key", "cancellation key", "executors", "NFT", "contained fee"}
+HIDDEN = {
+    "beacon policy",
+    "pair beacon",
+    "offered beacon",
+    "asked beacon",
+    "kind",
+    "beacon",
+    "owner",
+    "owner key",
+    "cancellation key",
+    "executors",
+    "NFT",
+    "contained fee",
+}
 """The fields that no book shows. They must be valid too, because the exchange ignores the order otherwise."""
 
 

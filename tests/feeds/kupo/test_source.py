@@ -122,10 +122,50 @@ def test_a_block_counts_once_it_is_stored():
     with following(first) as followed:
         version = followed.version(first.text)
         followed.kupo.blocks, followed.kupo.stored = [first, second], 1
-        assert "changed" in followed.failure()
+        assert "no block could be read as a whole in 20 attempts" in followed.failure()
         assert followed.source.last is version
         followed.kupo.stored = None
         assert orders(followed.version(second.text)) == {id_of(FIRST), id_of(SECOND)}
+
+
+def test_a_block_of_the_same_slot_replaces_another_one():
+    """Two pools may make a block for one slot. Its outputs count once it is the stored one."""
+    first, second = Block(100, [FIRST]), Block(120, [SECOND])
+    other = Block(120, [PLACED], fork="b")
+    with following(first, second) as followed:
+        followed.version(second.text)
+        followed.kupo.blocks, followed.kupo.announced = [first, second], other
+        assert "no block could be read" in followed.failure()
+        followed.kupo.blocks, followed.kupo.announced = [first, other], None
+        assert orders(followed.version(other.text)) == {id_of(FIRST), id_of(PLACED)}
+
+
+def test_a_rollback_of_100_blocks_restores_the_orders():
+    first = Block(100, [FIRST])
+    long = [Block(120 + 20 * number, [output(SPLASH, datum(splash()), 10 + number)]) for number in range(100)]
+    long.append(Block(9000, (), {id_of(FIRST): FILLED}))
+    other = Block(9100, [SECOND], fork="b")
+    with following(first, *long) as followed:
+        assert len(orders(followed.version(long[-1].text))) == 100
+        followed.kupo.blocks = [first, other]
+        assert orders(followed.version(other.text)) == {id_of(FIRST), id_of(SECOND)}
+
+
+def test_a_point_that_moves_backwards_is_a_rollback():
+    first, second = Block(100, [FIRST]), Block(120, [SECOND], {id_of(FIRST): FILLED})
+    with following(first, second) as followed:
+        assert orders(followed.version(second.text)) == {id_of(SECOND)}
+        followed.kupo.blocks = [first]
+        assert orders(followed.version(first.text)) == {id_of(FIRST)}
+
+
+@pytest.mark.decision(31)
+def test_a_kupo_of_another_network_has_no_version():
+    with following(Block(100)) as followed:
+        reason = NoVersion("knows no output of an exchange; it must index their patterns")
+        assert followed.next() == reason
+        followed.kupo.blocks = [Block(100), block := Block(120, [FIRST])]
+        assert orders(followed.version(block.text)) == {id_of(FIRST)}
 
 
 def test_a_rollback_restores_the_orders_and_takes_back_the_spot():
@@ -180,8 +220,8 @@ def test_pairs_and_spots_do_not_depend_on_when_a_process_started():
 
 @pytest.mark.decision(32)
 def test_a_pair_stays_listed_for_the_window_after_its_last_order():
-    last = Block(100 + 86_400)
-    blocks = [Block(100, [FIRST]), Block(120, (), {id_of(FIRST): FILLED}), last]
+    last, broken = Block(100 + 86_400), output(SPLASH, datum(splash(amount=-1)), 3)
+    blocks = [Block(100, [FIRST, broken]), Block(120, (), {id_of(FIRST): FILLED}), last]
     with following(*blocks[:1]) as followed:
         followed.version(blocks[0].text)
         for block in blocks[1], last:
