@@ -11,11 +11,13 @@ Theory of operation
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from attrs import define, evolve, field, frozen
@@ -23,14 +25,14 @@ from attrs import define, evolve, field, frozen
 from market_index import AssetId, InvalidOrderBook, InvalidPrice, Order, Pair, Side
 from market_index_feeds.kupo.datum import Skipped
 from market_index_feeds.kupo.exchanges import Candidate, Exchange, Fill, Offer
-from market_index_feeds.kupo.outputs import Output, Spend, id_of, output_of, spend_of
+from market_index_feeds.kupo.outputs import MAX_CACHED, Output, Spend, id_of, output_of, spend_of
 from market_index_feeds.venue_orders import EXPIRED, VenueOrder
 
 SLOT_SECONDS: Final = 1
 """The duration of a slot, on the main network and on the public test networks."""
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-LAST: Final = datetime.max.replace(tzinfo=UTC)
+LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 
 
 @frozen
@@ -73,8 +75,11 @@ class Outputs:
         self._exchanges = {exchange.script: exchange for exchange in exchanges}
         self._pairs = {frozenset({pair.base, pair.quote}): pair for pair in pairs}
         self._only, self._window_slots = only, window_slots
+        self._window = timedelta(seconds=SLOT_SECONDS * window_slots)
         self._entries: dict[str, Entry] = {}
-        self._slot = 0
+        # The state of the last call of `at`, and how many of the moments at which it changes were over.
+        self._moments: list[datetime] = []
+        self._state, self._moments_over = State(), -1
 
     @property
     def is_empty(self) -> bool:
@@ -110,11 +115,23 @@ class Outputs:
             created[entries[output_id].output.transaction_id].append(entries[output_id])
         for output_id in changed & entries.keys():
             entries[output_id] = _with_fill(entries[output_id], created)
-        self._entries, self._slot = entries, slot
+        self._entries, self._moments_over = entries, -1
+        limits = [
+            (order.starts_at, order.expires_at)
+            for entry in entries.values()
+            for order in entry.orders.values()
+            if order.starts_at or order.expires_at
+        ]
+        starts = [start for start, _ in limits if start]
+        ends = [end + timedelta.resolution for _, end in limits if end]
+        self._moments = sorted([*starts, *ends, *(end + self._window for end in ends)])
 
     def at(self, now: datetime) -> State:
-        """Return what is shown at a moment."""
-        oldest = now - timedelta(seconds=SLOT_SECONDS * self._window_slots)
+        """Return what is shown at a moment; the same object as long as it does not change."""
+        moments_over = bisect_right(self._moments, now)
+        if moments_over == self._moments_over:
+            return self._state
+        oldest = now - self._window
         state = State(spots=dict.fromkeys(self._pairs.values()))
         last: dict[Pair, Fill] = {}
         for entry in self._entries.values():
@@ -134,6 +151,7 @@ class Outputs:
                 last[pair] = max(fill, last.get(pair, fill), key=lambda one: one.place)
         for pair, fill in last.items():
             state.spots[pair] = spot_of(pair, fill)
+        self._state, self._moments_over = state, moments_over
         return state
 
     def fills(self) -> dict[str, Fill]:
@@ -180,8 +198,13 @@ class Outputs:
         listed = self._pairs.get(frozenset({first, second}))
         if listed is not None or self._only:
             return listed
-        base, quote = sorted((first, second), key=lambda asset: (asset.is_ada, asset))
-        return Pair(base, quote)
+        return _default_pair(first, second)
+
+
+@lru_cache(MAX_CACHED)
+def _default_pair(first: AssetId, second: AssetId) -> Pair:
+    base, quote = sorted((first, second), key=lambda asset: (asset.is_ada, asset))
+    return Pair(base, quote)
 
 
 def _with_fill(entry: Entry, created: Mapping[str, Sequence[Entry]]) -> Entry:
@@ -208,7 +231,7 @@ def spot_of(pair: Pair, fill: Fill) -> Decimal | None:
 
 
 def _time(milliseconds: int | None) -> datetime | None:
-    """Return a moment as a time, at the latest the end of the year 9999."""
+    """Return a moment as a time, at the latest in the year 9000."""
     if milliseconds is None:
         return None
     try:

@@ -206,6 +206,8 @@ class KupoSource(Source):
     def _show(self) -> Version:
         """Return the version of the last block at this moment."""
         now, before, point = self._outputs.at(self._now()), self._shown, self._point
+        if now is before and self.last is not None:
+            return self.last
         orders = self._orders.apply(
             {key: one.order for key, one in now.orders.items() if before.orders.get(key) is not one},
             [key for key in before.orders if key not in now.orders],

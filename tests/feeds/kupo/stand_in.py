@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -59,6 +59,10 @@ class Kupo:
     """How many blocks are stored; all if it is None. The others are announced."""
     announced: Block | None = None
     """A block that is announced, while another one is stored."""
+    required: Mapping[str, str] = field(factory=dict)
+    """The headers that each request must have."""
+    on_request: Callable[[str], None] = lambda _: None
+    """Called with the target of each request, before the response."""
     requests: list[str] = field(factory=list)
 
     @property
@@ -105,10 +109,15 @@ class Handler(BaseHTTPRequestHandler):
     kupo: Kupo
 
     def do_GET(self) -> None:
-        kupo, self.blocks = self.kupo, list(self.kupo.blocks)
+        kupo = self.kupo
         kupo.requests.append(self.path)
+        kupo.on_request(self.path)
+        self.blocks = list(kupo.blocks)
         path, query = urlsplit(self.path).path, urlsplit(self.path).query
         options = {name: value for name, _, value in (part.partition("=") for part in query.split("&") if part)}
+        if not kupo.required.items() <= dict(self.headers).items():
+            self.send(401, {"hint": "an error"})
+            return
         match kupo.failure, path.split("/")[1:]:
             case "closed", _:
                 self.close_connection = True
