@@ -6,7 +6,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help help-all serve browser test test-all coverage test-faults test-matrix fuzz nightly mutants seeded check docs wheel release openapi bench clean
+.PHONY: help help-all serve ledger browser test test-all coverage test-faults test-matrix fuzz nightly mutants seeded check docs wheel release openapi bench clean
 .DELETE_ON_ERROR:
 
 help: # show the tasks of a user
@@ -27,11 +27,19 @@ $(BIN)/python:
 	@touch $@
 
 .venv/check.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[server,hypothesis,nats]' --group check
+	$(BIN)/python -m pip install --quiet --editable '.[server,hypothesis,ledger,nats]' --group check
 	@touch $@ .venv/serve.installed
 
 serve: .venv/serve.installed ## serve sample order books that change, on http://127.0.0.1:8000 (FEED=market.db for your own)
 	@exec $(BIN)/market-index serve '$(FEED)'
+
+.venv/ledger.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[server,ledger]'
+	@touch $@ .venv/serve.installed
+
+ledger: .venv/ledger.installed ## serve order books of recorded outputs of the ledger, on http://127.0.0.1:8000
+	@$(BIN)/python -m tests.feeds.kupo.stand_in & kupo=$$!; trap 'kill $$kupo' EXIT; trap : INT TERM; \
+	  $(BIN)/market-index serve 'kupo:http://127.0.0.1:1442'
 
 browser: # install Chromium, node and faketime on Debian, for the tests of page, clients and clocks; without them these tests are skipped
 	@{ command -v chromium && command -v node && command -v faketime; } >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
@@ -90,7 +98,7 @@ check: .venv/check.installed ## check types, style and formatting
 	$(BIN)/mypy
 
 .venv/docs.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[server,hypothesis,nats]' --group docs
+	$(BIN)/python -m pip install --quiet --editable '.[server,hypothesis,ledger,nats]' --group docs
 	@touch $@ .venv/serve.installed
 
 docs: .venv/docs.installed ## build the documentation site, build/site/index.html; warnings are errors

@@ -24,7 +24,7 @@ PYTHONS: Final = nox.project.python_versions(PYPROJECT)
 NOT_YET_DECLARED: Final = "3.14"
 """A Python that the classifiers do not name yet, tested where there is one."""
 
-INSTALLED: Final = ("--editable", ".[server,hypothesis,nats]", "--group", "test")
+INSTALLED: Final = ("--editable", ".[server,hypothesis,ledger,nats]", "--group", "test")
 
 
 @nox.session(python=[*PYTHONS, NOT_YET_DECLARED])

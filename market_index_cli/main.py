@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from market_index_cli.dump import dump
+from market_index_cli.orders import orders
 from market_index_cli.publish import publish
 from market_index_cli.record import record
 from market_index_cli.relay import relay
@@ -20,12 +21,13 @@ def main() -> None:
 
     FEED is a source of books: a store, a file with one order book per line in the JSON of the order-book endpoint
     (books.ndjson), - for standard input, events of orders (orders:events.ndjson, or orders:-), a recording that is
-    replayed (replay:recording.ndjson), the base URL of a running service (http://127.0.0.1:8000), or sample:, a
-    recording that comes with the package. Options follow a ?: "replay:recording.ndjson?speed=10&loop" replays ten times
-    as fast, and again after its end; "orders:-?history=100" is how many blocks back a rollback may go. STORE is where
-    books are published: a file such as market.db, or a bucket of NATS JetStream (nats://127.0.0.1:4222/books).
+    replayed (replay:recording.ndjson), the base URL of a running service (http://127.0.0.1:8000), the order books of
+    the ledger in a running Kupo (kupo:http://127.0.0.1:1442), or sample:, a recording that comes with the package.
+    Options follow a ?: "replay:recording.ndjson?speed=10&loop" replays ten times as fast, and again after its end;
+    "orders:-?history=100" is how many blocks back a rollback may go. STORE is where books are published: a file such as
+    market.db, or a bucket of NATS JetStream (nats://127.0.0.1:4222/books).
     """
 
 
-for _command in (serve, publish, relay, retract, record, dump, pairs, book):
+for _command in (serve, publish, relay, retract, record, dump, pairs, book, orders):
     main.add_command(_command)

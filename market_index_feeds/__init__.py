@@ -21,6 +21,7 @@ from market_index_feeds.recording import Recorder, replay
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
 from market_index_feeds.sources import open_feed, open_lines, open_store
 from market_index_feeds.store import CheckedChange, Receipt, Store
+from market_index_feeds.venue_orders import VenueOrder
 
 __all__ = [
     "BookTooLarge",
@@ -40,6 +41,7 @@ __all__ = [
     "StoreBusy",
     "StoreError",
     "UnknownOutcome",
+    "VenueOrder",
     "Version",
     "mirror",
     "open_feed",

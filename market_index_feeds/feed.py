@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Generator
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from datetime import datetime
 from math import inf
@@ -20,6 +20,7 @@ from market_index.errors import safe_repr
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.source import NoVersion, Progress, Source, Version, utc_now
+from market_index_feeds.venue_orders import VenueOrder
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -131,6 +132,21 @@ class Feed:
     def orders(self) -> RestingOrders | None:
         """The orders behind the index of `version`; None if the source has no orders, or no version yet."""
         return None if self.version is None else self.version.orders
+
+    @property
+    def venue_orders(self) -> Mapping[str, VenueOrder] | None:
+        """The orders of `orders` with the venues where they can be filled; None if the source does not know them."""
+        return None if self.version is None else self.version.venue_orders
+
+    @property
+    def skipped(self) -> Mapping[str, str]:
+        """Why outputs of the ledger are no orders now, by their ids. They are no records."""
+        return {} if self.version is None else self.version.skipped
+
+    @property
+    def skipped_by_reason(self) -> Mapping[str, int]:
+        """The number of outputs of `skipped`, by reason."""
+        return Counter(self.skipped.values())
 
     @property
     def age(self) -> float:
@@ -276,6 +292,8 @@ class Feed:
                 self._end()
                 return
             if self.version is not None and not stop.is_set():
+                # Orders of the ledger expire by the clock, also while their source cannot be read.
+                self.version = self._source.last or self.version
                 yield self.version
             backoff = next_backoff(backoff)
             if stop.wait(backoff):

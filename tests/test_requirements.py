@@ -99,7 +99,7 @@ def test_the_licence_of_each_run_time_dependency_is_listed():
         re.MULTILINE,
     )
     listed = dict(rows)
-    needed = needed_by(Requirement("market-index[server,nats,hypothesis]"), {}).keys() - {"market-index"}
+    needed = needed_by(Requirement("market-index[server,nats,ledger,hypothesis]"), {}).keys() - {"market-index"}
     assert needed <= listed.keys()
     wrong = [name for name in needed if re.split("[- ]", listed[name])[0] not in licence_of(name)]
     assert wrong == []

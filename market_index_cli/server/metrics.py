@@ -15,7 +15,7 @@ from market_index import LiveIndex
 from market_index_cli.server.counters import GAUGES, PROCESS_ID, Counters
 from market_index_http.operating import Health
 from market_index_http.operating.metrics import GAUGES as APP_GAUGES
-from market_index_http.operating.metrics import families, metrics_route, numbers_of, responses_family
+from market_index_http.operating.metrics import families, metrics_route, numbers_of, responses_family, skipped_family
 from market_index_http.routes import ExactRoute
 
 
@@ -24,7 +24,7 @@ class WorkerMetrics(Collector):
     """The metrics of the workers that share a table: gauges with the label `worker`, and the sum of the responses."""
 
     def __init__(self, live: LiveIndex, counters: Counters, streams: Sized, health: Health | None) -> None:
-        self._numbers = partial(numbers_of, live, health, streams)
+        self._numbers, self._health = partial(numbers_of, live, health, streams), health
         self._counters = counters
 
     def observe(self) -> None:
@@ -39,6 +39,8 @@ class WorkerMetrics(Collector):
         self.observe()
         workers = {str(row): gauges for row, gauges in enumerate(self._counters.gauges())}
         yield from families("worker", workers, GAUGES)
+        # Those of all workers are equal: they are a function of the ledger.
+        yield skipped_family({(): self._health})
         responses = responses_family()
         for path, status, number in self._counters.requests():
             responses.add_metric([path, str(status)], number)

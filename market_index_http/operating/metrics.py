@@ -87,8 +87,8 @@ class Metrics(Collector):
     """
 
     def __init__(self) -> None:
-        # For each app, a function that returns its numbers, and how many responses had a path and a status.
-        self._apps: dict[str, tuple[Callable[[], dict[str, float]], dict[tuple[str, int], int]]] = {}
+        # For each app, a function that returns its numbers, its health, and how many responses had a path and a status.
+        self._apps: dict[str, tuple[Callable[[], dict[str, float]], Health | None, dict[tuple[str, int], int]]] = {}
 
     def watch(
         self, live: LiveIndex, *, health: Health | None = None, streams: Sized | None = None, app: str = ""
@@ -107,7 +107,7 @@ class Metrics(Collector):
         if app in self._apps:
             raise ValueError(f"app must differ from the labels of the other apps, got {safe_repr(app)}")
         responses: dict[tuple[str, int], int] = defaultdict(int)
-        self._apps[app] = partial(numbers_of, live, health, streams), responses
+        self._apps[app] = partial(numbers_of, live, health, streams), health, responses
 
         def count(path: str, status: int) -> None:
             # Threads lose no increment: CPython switches threads only at calls and jumps.
@@ -122,9 +122,10 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
         apps = self._apps.copy()
-        yield from families("app", {app: numbers() for app, (numbers, _) in apps.items()})
+        yield from families("app", {app: numbers() for app, (numbers, *_) in apps.items()})
+        yield skipped_family({(app,): health for app, (_, health, _) in apps.items()}, "app")
         family = responses_family("app")
-        for app, (_, responses) in apps.items():
+        for app, (*_, responses) in apps.items():
             for (path, status), number in responses.copy().items():
                 family.add_metric([app, path, str(status)], number)
         yield family
@@ -160,6 +161,18 @@ def families(
             if name in found:
                 family.add_metric([value], found[name])
         yield family
+
+
+def skipped_family(apps: Mapping[tuple[str, ...], Health | None], *labels: str) -> GaugeMetricFamily:
+    """Return the metric of skipped outputs of the ledger, with the labels of each app before the reason."""
+    family = GaugeMetricFamily(
+        "market_index_feed_skipped_outputs", "Outputs of the ledger that are no orders now.", labels=[*labels, "reason"]
+    )
+    for values, health in apps.items():
+        feed = None if health is None else health.feed
+        for reason, number in () if feed is None else feed.skipped_by_reason.items():
+            family.add_metric([*values, reason], number)
+    return family
 
 
 def responses_family(*labels: str) -> CounterMetricFamily:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from math import inf, isfinite
 from typing import Any, Protocol
 
@@ -51,6 +52,10 @@ class FeedStatus(Protocol):
     @property
     def current_rejections(self) -> int:
         """The number of pairs of which a record is invalid now."""
+
+    @property
+    def skipped_by_reason(self) -> Mapping[str, int]:
+        """The number of outputs of the ledger that are no orders now, by reason; empty for other feeds."""
 
     @property
     def retries(self) -> int:
@@ -136,6 +141,7 @@ def probe_routes(live: LiveIndex, health: Health) -> list[ExactRoute]:
             "age_seconds": None if feed is None else _rounded(feed.age),
             "problem": None if feed is None else feed.problem,
             "current_rejections": 0 if feed is None else feed.current_rejections,
+            "skipped_outputs": {} if feed is None else dict(feed.skipped_by_reason),
             "process": os.getpid(),
         }
         return _response(request, health.failures(), status)

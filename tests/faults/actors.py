@@ -15,12 +15,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from market_index import MarketIndex, OrderBook
 from market_index_feeds import open_store
 from tests.command import COMMAND
 from tests.feeds.event_lines import RESET, block, place, remove, rollback
+from tests.feeds.kupo.datums import filled
+from tests.feeds.kupo.stand_in import Block
 from tests.feeds.made_up import pair
 from tests.waiting import eventually
 
@@ -64,6 +66,14 @@ def order_lines(start: int) -> bytes:
             lines += [remove(f"order {min(before)}"), rollback(str(number - 3))]
             before = orders(number - 3)
     return b"".join(lines)
+
+
+def chain_block(number: int) -> Block:
+    """Return a block of the ledger with an order of each pair at the price `number`, and without those before."""
+    first = PAIRS * number
+    placed = [filled(pair(at), number, first + at)[0] for at in range(PAIRS)]
+    spent: dict[str, dict[str, Any]] = {f"{before:064x}#0": {} for before in range(first - PAIRS, first)}
+    return Block(1000 + number, placed, spent)
 
 
 def publisher_killed(path: Path, generation: int, after: float) -> int:

@@ -17,7 +17,9 @@ from tests.command import running
 from tests.faults.actors import (
     BLOCKS,
     KILLS,
+    PAIRS,
     books,
+    chain_block,
     command_killed,
     generation_of,
     order_lines,
@@ -25,6 +27,7 @@ from tests.faults.actors import (
     producer_killed,
     publisher_killed,
 )
+from tests.feeds.kupo.stand_in import Kupo, serving
 from tests.feeds.made_up import pair
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
@@ -85,6 +88,25 @@ def test_a_killed_relay_leaves_a_version_of_its_feed(tmp_path: Path, store: Stor
             assert generation_of(open_feed(target).read()) in published
         command_killed("relay", store.name, target, after=0)
     assert len(published) > kills
+
+
+@one_or_many
+def test_a_killed_relay_of_the_ledger_leaves_the_books_of_a_block(tmp_path: Path, kills: int):
+    """A block has an order of each pair at the price of its number. The next one follows at every third `/health`."""
+    numbers, target, kupo = random.Random(kills), tmp_path / "target.db", Kupo([chain_block(1)])
+
+    def add_block(path: str) -> None:
+        if path == "/health" and kupo.requests.count(path) % 3 == 0:
+            kupo.blocks = [*kupo.blocks, chain_block(len(kupo.blocks) + 1)]
+
+    kupo.on_request = add_block
+    with serving(kupo):
+        for _ in range(kills):
+            command_killed("relay", f"kupo:{kupo.url}", target, after=numbers.random() * 1.5)
+            index = open_feed(target).read()
+            (price,) = {int(book.asks.prices[0]) for book in index.values()}
+            assert (len(index), index.as_of) == (PAIRS, chain_block(price).text)
+            assert all(len(book.asks) == 1 for book in index.values())
 
 
 @one_or_many

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from market_index import ADA, LiveIndex, OrderBook, wire
-from market_index_feeds import FeedError, Source, StoreError, open_feed, open_store, replay, sources
-from market_index_feeds.sources import KINDS, Contents, Kind, Opening, _flag
+from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
+from market_index_feeds import FeedError, StoreError, open_feed, open_store, replay
+from market_index_feeds.kupo import EXCHANGES
+from market_index_feeds.sources import KINDS, Kind, kind_of
 from tests.command import SAMPLE
 from tests.feeds.event_lines import RESET, block, place, rollback
 from tests.feeds.made_up import pair as made_up_pair
 from tests.feeds.made_up import spots
-from tests.feeds.scripted import ScriptedSource
 
 RECORDED = b'{"as_of":null,"recorded_at":"2026-11-22T00:00:00Z"}\n'
 
@@ -110,35 +110,41 @@ def test_no_credentials_of_a_name_are_shown(kind: Kind):
         assert shown.endswith(("host/x", "a.ndjson"))
 
 
-def test_a_name_with_a_prefix_and_credentials_keeps_its_scheme(monkeypatch: pytest.MonkeyPatch):
-    opened: list[Opening] = []
-    source = ScriptedSource()
-    source.publish(OrderBook(made_up_pair(1)))
-
-    def open_ledger(opening: Opening) -> Source:
-        opened.append(opening)
-        return source
-
-    ledger = Kind(
-        "the ledger",
-        Contents.STATES,
-        open_ledger,
-        prefix="kupo:",
-        options={"pair": str, "only": _flag, "hours": int},
-        repeatable=frozenset({"pair"}),
-        takes_headers=True,
+def test_the_ledger_is_a_url_with_options_and_credentials():
+    kind = kind_of(
+        name := "kupo:http://u:p@h:1442?pair=ADA/00:&pair=00:/ADA&only&hours=48".replace("00:", "00" * 28 + ":")
     )
-    monkeypatch.setattr(sources, "KINDS", (*KINDS, ledger))
-    name = "kupo:http://u:p@h:1442?pair=ADA/a&pair=ADA/b&only&hours=24"
-    open_feed(name, headers={"X-API-Key": "secret"})
-    assert (opened[0].target, opened[0].shown) == ("http://u:p@h:1442", "kupo:http://h:1442")
-    assert opened[0].options == {"pair": ["ADA/a", "ADA/b"], "only": True, "hours": 24}
-    assert opened[0].headers == {"X-API-Key": "secret"}
-    assert "secret" not in repr(opened[0])
+    opening = kind.opening(name, headers={"X-API-Key": "secret"})
+    token = AssetId(bytes(28), b"")
+    assert (opening.target, opening.shown) == ("http://u:p@h:1442", "kupo:http://h:1442")
+    assert opening.options == {"pair": [Pair(ADA, token), Pair(token, ADA)], "only": True, "hours": 48}
+    assert "secret" not in repr(opening)
+    with open_feed(name, headers={"X-API-Key": "secret"}) as feed:
+        assert (feed.source, repr(feed)) == ("kupo:http://h:1442", "<Feed of kupo:http://h:1442>")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("after=1", "an option, after '?', must be pair or only or hours, got 'after'"),
+        ("pair=ADA", "a pair must be base/quote, got 'ADA'"),
+        ("pair=ADA/ADA", "a pair must have two assets, got 'ADA/ADA'"),
+        ("only=yes", "only must have no value, got 'yes'"),
+        ("hours=0", "hours must be a number of hours, from 1 to 100000, got '0'"),
+        ("hours=1&hours=2", "option hours must be given once"),
+    ],
+)
+def test_an_invalid_option_of_the_ledger_is_named_without_credentials(options: str, message: str):
+    with pytest.raises(FeedError) as raised:
+        open_feed(f"kupo:http://u:p@h?{options}")
+    assert str(raised.value).startswith(f"kupo:http://h cannot be opened: {message}")
+
+
+def test_exchanges_are_for_the_ledger():
     with pytest.raises(
-        FeedError, match=r"^kupo:http://h cannot be opened: an option, after '\?', must be pair or only"
+        FeedError, match=r"^sample: cannot be opened: exchanges are those of the ledger, got the sample$"
     ):
-        open_feed("kupo:http://u:p@h?after=1")
+        open_feed("sample:", exchanges=EXCHANGES)
 
 
 @pytest.mark.parametrize(

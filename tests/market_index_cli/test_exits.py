@@ -60,6 +60,8 @@ EXITS = """
     pairs books.ndjson --tokens empty
 2 Invalid value for '--tokens': text cannot be read: token metadata must be JSON, but is not*
     pairs books.ndjson --tokens text
+2 BASE and QUOTE are given together
+    orders orders:events ADA
 2 standard input can be read by only one process: omit --workers
     serve - --workers 2
 2 pipe can be read by only one process: omit --workers
@@ -108,6 +110,15 @@ EXITS = """
     publish new.db nowhere
     publish nowhere
     retract nowhere ADA IUSD
+3 market.db has books, but not the orders behind them
+    orders market.db
+    orders market.db --skipped
+3 kupo:http://127.0.0.1:1 cannot be read: All connection attempts failed
+    serve kupo:http://me:secret@127.0.0.1:1?only
+    relay kupo:http://me:secret@127.0.0.1:1?only new.db
+    orders kupo:http://me:secret@127.0.0.1:1?only
+3 nowhere cannot be opened: it must be the base URL of a service, such as http://127.0.0.1:8000
+    serve kupo:nowhere
 3 nowhere cannot be replayed: No such file or directory
     serve replay:nowhere
 3 pipe cannot be replayed: it must be a regular file

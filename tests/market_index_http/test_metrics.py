@@ -102,6 +102,11 @@ class TestState:
         assert found == {"revision": 7, "current_rejections": 2}
         assert of_worker(samples, "feed_rejected_records_total") == 5
         assert of_worker(samples, "feed_retries_total") == 3
+        assert "skipped" not in str(samples)
+        feed.skipped_by_reason = {"expired": 3, "any price, or out of range": 1}
+        text = service.request("/metrics").body.decode()
+        assert 'market_index_feed_skipped_outputs{reason="expired"} 3.0' in text
+        assert 'market_index_feed_skipped_outputs{reason="any price, or out of range"} 1.0' in text
         assert of_worker(samples, "ready") == 1
         for name, age in (("healthy", 10), ("published", 20)):
             assert before <= (of_worker(samples, f"feed_{name}_timestamp_seconds") or 0) + age <= after
@@ -205,7 +210,7 @@ DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]*) \| (counter|gauge) \|", re.MULT
 
 
 def test_the_docs_list_each_metric_with_its_labels_and_its_type(service: Service, feed: FeedState):
-    feed.revision = 1
+    feed.revision, feed.skipped_by_reason = 1, {"expired": 1}
     counters = Counters()
     for name in ("open_connections", "max_connections", "workers"):
         counters.set_gauge(name, 1)

@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 
 from tests.feeds.contract.buckets import NatsBucket
+from tests.feeds.contract.ledger import LedgerOrders
 from tests.feeds.contract.lines import AppendedLines, OrderLines, PipedLines, RecordedLines, RenamedLines
 from tests.feeds.contract.medium import Can, Medium
 from tests.feeds.contract.services import PolledService, StreamedService
@@ -23,6 +24,7 @@ MEDIA: Final[tuple[type[Medium], ...]] = (
     NatsBucket,
     PolledService,
     StreamedService,
+    LedgerOrders,
 )
 
 

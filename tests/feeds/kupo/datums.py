@@ -11,9 +11,14 @@ from typing import Any, TypeAlias
 
 from attrs import frozen
 
+from market_index import Pair
+
 SPLASH = "464eeee89f05aff787d40045af2a40a83fd96c513197d32fbc54ff02"
 SHADOWBOOK = "9e130eb0323f31df50bfbb731f35f5a795a630ef727b4ba272460b55"
 GENIUSYIELD = "edfff663d37fc5f9753bc4222e0da2bfe08aa48db0837d2c329adeb3"
+SATURNSWAP = "6023f59dce0064f1d6d27594dbea25bc4305a9f6a10f3a064037553a"
+CARDANOSWAPS = "e5a22e4c31db20bce1c8b081f8e4009683990a33157947d75030deb8"
+BEACON_POLICY = bytes.fromhex("274765b4c626c28d18752176b59c0ff63db56b8305c1daa49c9879fe")
 NFT_POLICY = "22f6999d4effc0ade05f6e1a70b702c65d6b3cdf0e301e4a8267f585"
 NFT = sha256(b"an output that was spent").digest()
 
@@ -134,10 +139,59 @@ def geniusyield(**changed: Any) -> dict[str, Any]:
     } | changed
 
 
+def saturnswap(**changed: Any) -> dict[str, Any]:
+    """Return the fields of a SaturnSwap V3 order: 5 ADA for 1,000 SNEK."""
+    return {
+        "owner": OWNER,
+        "offered policy": ADA[0],
+        "offered name": ADA[1],
+        "amount": 5_000_000,
+        "asked policy": TOKEN[0],
+        "asked name": TOKEN[1],
+        "asked amount": 1000,
+        "end": NOTHING,
+        "previous": Constructor(0, (b"\x00", 0)),
+        "least fill": 0,
+        "coverage": NOTHING,
+    } | changed
+
+
+def asset_data(number: int, asset: Asset) -> bytes:
+    """Return an asset as the beacons of Cardano-Swaps v2 are computed from it."""
+    return encoded(Constructor(number, asset), lambda: True)
+
+
+BEACONS = {
+    "pair": sha256(encoded(Constructor(2, (*ADA, *TOKEN)), lambda: True)).digest(),
+    "offered": sha256(asset_data(0, ADA)).digest(),
+    "asked": sha256(asset_data(1, TOKEN)).digest(),
+}
+"""The names of the beacons of a one-way order of Cardano-Swaps v2 that offers ADA for SNEK."""
+
+
+def cardanoswaps(**changed: Any) -> dict[str, Any]:
+    """Return the fields of an order of Cardano-Swaps v2: its ADA, for 1 SNEK per 5,000 lovelace."""
+    return {
+        "beacon policy": BEACON_POLICY,
+        "pair beacon": BEACONS["pair"],
+        "offered policy": ADA[0],
+        "offered name": ADA[1],
+        "offered beacon": BEACONS["offered"],
+        "asked policy": TOKEN[0],
+        "asked name": TOKEN[1],
+        "asked beacon": BEACONS["asked"],
+        "price": Constructor(0, (1, 5000)),
+        "previous": NOTHING,
+        "end": NOTHING,
+    } | changed
+
+
 FIELDS: Mapping[str, Callable[..., dict[str, Any]]] = {
     SPLASH: splash,
     SHADOWBOOK: shadowbook,
     GENIUSYIELD: geniusyield,
+    SATURNSWAP: saturnswap,
+    CARDANOSWAPS: cardanoswaps,
 }
 
 
@@ -171,7 +225,8 @@ def asset_key(asset: Asset) -> str:
 
 
 def output(script: str, octets: bytes, number: int = 1, **changed: Any) -> dict[str, Any]:
-    """Return a match of Kupo: 8.6 ADA, 10,000 SNEK and an NFT, at the address of an exchange."""
+    """Return a match of Kupo: 8.6 ADA, 10,000 SNEK, an NFT and three beacons, at the address of an exchange."""
+    beacons = {f"{BEACON_POLICY.hex()}.{name.hex()}": 1 for name in BEACONS.values()}
     return {
         "transaction_index": 0,
         "transaction_id": f"{number:064x}",
@@ -179,7 +234,7 @@ def output(script: str, octets: bytes, number: int = 1, **changed: Any) -> dict[
         "address": address(script),
         "value": {
             "coins": 8_600_000,
-            "assets": {asset_key(TOKEN): 10_000, f"{NFT_POLICY}.{NFT.hex()}": 1},
+            "assets": {asset_key(TOKEN): 10_000, f"{NFT_POLICY}.{NFT.hex()}": 1, **beacons},
         },
         "datum_hash": blake2b(octets, digest_size=32).hexdigest(),
         "datum": octets.hex(),
@@ -189,3 +244,13 @@ def output(script: str, octets: bytes, number: int = 1, **changed: Any) -> dict[
         "created_at": {"slot_no": 100, "header_hash": "ab" * 32},
         "spent_at": None,
     } | changed
+
+
+def filled(pair: Pair, lovelace: int, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return an order of SaturnSwap that offers one unit of a base for lovelace, and how it is filled."""
+    base = pair.base.policy_id, pair.base.asset_name
+    parts = {"offered policy": base[0], "offered name": base[1], "asked policy": ADA[0], "asked name": ADA[1]}
+    order = output(SATURNSWAP, datum(saturnswap(amount=1, **parts, **{"asked amount": lovelace})), number)
+    order["value"]["assets"][asset_key(base)] = 1
+    redeemer = encoded(Constructor(0, (lovelace,))).hex()
+    return order, {"transaction_id": f"{number:063x}f", "input_index": 0, "redeemer": redeemer}

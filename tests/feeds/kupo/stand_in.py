@@ -1,0 +1,231 @@
+"""A stand-in for Kupo: it serves outputs from a chain of blocks, as Kupo 2.12 does, and can fail as a real one can.
+
+`make ledger` runs it with the recorded outputs, so that everybody can try a feed of the ledger without a node:
+
+    python -m tests.feeds.kupo.stand_in --port 1442 --seconds 5
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+from urllib.parse import urlsplit
+
+from attrs import define, field, frozen
+
+from market_index_feeds.kupo.outputs import id_of, output_of
+
+DEADLINE_SECONDS = 30.0
+
+
+@frozen
+class Block:
+    """A block: its slot, the outputs that it creates, and how outputs are spent, by id."""
+
+    slot: int
+    created: Sequence[Mapping[str, Any]] = ()
+    spent: Mapping[str, Mapping[str, Any]] = {}
+    fork: str = "a"
+
+    @property
+    def hash(self) -> str:
+        return f"{self.slot:012x}{self.fork}".ljust(64, "0")
+
+    @property
+    def point(self) -> dict[str, Any]:
+        return {"slot_no": self.slot, "header_hash": self.hash}
+
+    @property
+    def text(self) -> str:
+        """The as_of of the version of this block."""
+        return f"slot {self.slot} {self.hash[:8]}"
+
+
+@define
+class Kupo:
+    """A chain of blocks, and how its responses are wrong. Another thread may replace `blocks`."""
+
+    blocks: Sequence[Block] = ()
+    port: int = 0
+    failure: str = ""
+    is_dolos: bool = False
+    stored: int | None = None
+    """How many blocks are stored; all if it is None. The others are announced."""
+    announced: Block | None = None
+    """A block that is announced, while another one is stored."""
+    required: Mapping[str, str] = field(factory=dict)
+    """The headers that each request must have."""
+    on_request: Callable[[str], None] = lambda _: None
+    """Called with the target of each request, before the response."""
+    requests: list[str] = field(factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def matches(self, blocks: Sequence[Block], pattern: str, query: Mapping[str, str]) -> list[Any] | None:
+        """Return the matches of a pattern, most recent first; None if the query is not valid."""
+        found: dict[str, dict[str, Any]] = {}
+        for block in blocks:
+            for match in block.created:
+                if _fits(match, pattern):
+                    found[id_of(match)] = {**match, "created_at": block.point, "spent_at": None}
+            for output_id, how in block.spent.items():
+                if output_id in found:
+                    found[output_id]["spent_at"] = {**block.point, **how}
+        matches: list[Any] = list(reversed(found.values()))
+        if "unspent" in query:
+            matches = [one for one in matches if one["spent_at"] is None]
+        if "spent_after" in query and (self.is_dolos or "created_after" in query):
+            return None
+        for name, moment in (("created_after", "created_at"), ("spent_after", "spent_at")):
+            if name in query:
+                slot, _, tag = query[name].partition(".")
+                if tag and (int(slot), tag) not in {(block.slot, block.hash) for block in blocks}:
+                    return None
+                matches = [one for one in matches if one[moment] is not None and one[moment]["slot_no"] >= int(slot)]
+        return matches
+
+
+def _fits(match: Mapping[str, Any], pattern: str) -> bool:
+    """Whether a pattern selects an output: a credential with any stake part, or a policy with any name."""
+    if pattern.endswith("/*"):
+        return output_of(match).script == pattern.removesuffix("/*")
+    policy = pattern.removesuffix(".*")
+    return any(name.partition(".")[0] == policy for name in match["value"]["assets"])
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers `/health`, `/checkpoints/<slot>?strict` and `/matches/<pattern>`."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # one packet for the head and the body: otherwise each response waits for an acknowledgement
+    kupo: Kupo
+
+    def do_GET(self) -> None:
+        kupo = self.kupo
+        kupo.requests.append(self.path)
+        kupo.on_request(self.path)
+        self.blocks = list(kupo.blocks)
+        path, query = urlsplit(self.path).path, urlsplit(self.path).query
+        options = {name: value for name, _, value in (part.partition("=") for part in query.split("&") if part)}
+        if not kupo.required.items() <= dict(self.headers).items():
+            self.send(401, {"hint": "an error"})
+            return
+        match kupo.failure, path.split("/")[1:]:
+            case "closed", _:
+                self.close_connection = True
+            case "error", _:
+                self.send(500, {"hint": "an error"})
+            case "syncing", ["health"]:
+                self.send(202, {"connection_status": "connected"})
+            case "disconnected", ["health"]:
+                self.send(503, {"connection_status": "disconnected"})
+            case _, ["health"]:
+                self.send(200, {"connection_status": "connected"}, with_point=True)
+            case _, ["checkpoints", slot] if not kupo.is_dolos:
+                points = [block.point for block in self.blocks[: kupo.stored] if block.slot == int(slot)]
+                self.send(200, points[0] if points else None, with_point=True)
+            case _, ["matches", *pattern]:
+                self.send_matches(kupo.matches(self.blocks[: kupo.stored], "/".join(pattern), options))
+            case _:
+                self.send(404, {"hint": "not found"})
+
+    def send_matches(self, matches: list[Any] | None) -> None:
+        with_point = not self.kupo.is_dolos and self.kupo.failure != "no header"
+        match self.kupo.failure:
+            case _ if matches is None:
+                self.send(400, {"hint": "a query is not valid"}, with_point=with_point)
+            case "another body":
+                self.send(200, {"hint": "an error"}, with_point=with_point)
+            case "another match":
+                self.send(200, [{"transaction_id": 1}], with_point=with_point)
+            case "cut":
+                self.send(200, matches, with_point=with_point, cut=True)
+            case _:
+                self.send(200, matches, with_point=with_point)
+
+    def send(self, status: int, value: Any, *, with_point: bool = False, cut: bool = False) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        last = self.kupo.announced or (self.blocks[-1] if self.blocks else None)
+        if with_point and last is not None:
+            self.send_header("X-Most-Recent-Checkpoint", str(last.slot))
+            tag = last.hash
+            self.send_header("ETag", {"quoted": f'"{tag}"', "weak": f'W/"{tag}"'}.get(self.kupo.failure, tag))
+        elif with_point:
+            self.send_header("X-Most-Recent-Checkpoint", "0")
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: len(body) // 2] if cut else body)
+        self.close_connection = self.close_connection or cut
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def serving(kupo: Kupo) -> Iterator[Kupo]:
+    """Serve a Kupo on its port, or on a free one."""
+    handler = type("HandlerOfOne", (Handler,), {"kupo": kupo})
+    with ThreadingHTTPServer(("127.0.0.1", kupo.port), handler) as server:
+        kupo.port = server.server_address[1]
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield kupo
+        finally:
+            server.shutdown()
+            thread.join(DEADLINE_SECONDS)
+
+
+def recorded_blocks(folder: Path) -> list[Block]:
+    """Return a chain over the recorded outputs: their slots keep their order, 20 seconds apart."""
+    created: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.glob("*.json")):
+        matches = json.loads(path.read_text())
+        for match in matches if isinstance(matches, list) else ():
+            key = id_of(match)
+            if key not in created or match["spent_at"] is not None:
+                created[key] = match
+    moments = {match["created_at"]["slot_no"] for match in created.values()}
+    moments |= {match["spent_at"]["slot_no"] for match in created.values() if match["spent_at"] is not None}
+    blocks = []
+    for number, moment in enumerate(sorted(moments)):
+        new = [match for match in created.values() if match["created_at"]["slot_no"] == moment]
+        spent = {
+            key: {name: match["spent_at"].get(name) for name in ("transaction_id", "input_index", "redeemer")}
+            for key, match in created.items()
+            if match["spent_at"] is not None and match["spent_at"]["slot_no"] == moment
+        }
+        blocks.append(Block(1_000_000 + 20 * number, new, spent))
+    return blocks
+
+
+def main() -> None:
+    """Serve the recorded outputs: a block more every few seconds, and from the start again after the last one."""
+    parser = argparse.ArgumentParser(description="Serve recorded outputs of the ledger as Kupo does.")
+    parser.add_argument("--port", type=int, default=1442)
+    parser.add_argument("--seconds", type=float, default=5, help="the time between two blocks (default: 5)")
+    options = parser.parse_args()
+    blocks = recorded_blocks(Path(__file__).resolve().parents[2] / "data" / "ledger")
+    with serving(Kupo(blocks[:1], port=options.port)) as kupo:
+        print(f"a stand-in for Kupo, with {len(blocks)} blocks, is at {kupo.url}", flush=True)
+        stop, at = Event(), 1
+        while not stop.wait(options.seconds):
+            last = kupo.blocks[-1]
+            following = blocks[at] if at < len(blocks) else Block(last.slot + 20)
+            kupo.blocks = [*kupo.blocks, following]
+            at += 1
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        main()

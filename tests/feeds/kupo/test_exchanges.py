@@ -1,0 +1,589 @@
+"""The orders of recorded outputs of five exchanges, and what a stranger can put on the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import ADA as ADA_ID
+from market_index import AssetId, Order, Pair
+from market_index.strategies import asset_ids
+from market_index_feeds.kupo.exchanges import EXCHANGES
+from market_index_feeds.kupo.ledger import Outputs, State, spot_of
+from tests.conftest import RECORDED as FILES
+from tests.feeds.kupo import datums
+from tests.feeds.kupo.datums import (
+    ADA,
+    FIELDS,
+    GENIUSYIELD,
+    KEY,
+    NFT,
+    NFT_POLICY,
+    SATURNSWAP,
+    SHADOWBOOK,
+    SPLASH,
+    TOKEN,
+    Constructor,
+    Raw,
+    datum,
+    output,
+)
+
+SNEK = f"{TOKEN[0].hex()}:{TOKEN[1].hex()}"
+NOW = datetime.fromtimestamp(1_800_000_000, UTC)
+"""The moment for which the expected values of the newer files were worked out."""
+
+BID = (SNEK, "ADA", "bid", Fraction(5000), 1000)
+"""The order of each output of `datums`: 5 ADA for 1,000 SNEK."""
+
+NAMES = {script: fields.__name__ for script, fields in FIELDS.items()}
+every_exchange = pytest.mark.parametrize("script", NAMES, ids=NAMES.get)
+with_amount_and_price = pytest.mark.parametrize("script", [SPLASH, SHADOWBOOK, GENIUSYIELD], ids=NAMES.get)
+"""The exchanges whose datums contain what is offered, and at which price."""
+
+
+def state_of(*matches: Any, pairs: Any = (), now: datetime = NOW, slot: int = 10**9) -> State:
+    """Return what the matches of one response show; with pairs, only these."""
+    outputs = Outputs(EXCHANGES, pairs, only=bool(pairs), window_slots=86_400)
+    outputs.read(matches, slot, is_whole=True)
+    return outputs.at(now)
+
+
+def read(*matches: Any, pairs: Any = ()) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the orders of a response by id, and the number of skipped outputs by reason."""
+    state = state_of(*matches, pairs=pairs)
+    return {key: one.order for key, one in state.orders.items()}, dict(Counter(state.skipped.values()))
+
+
+def shown(order: Order) -> tuple[str, str, str, Fraction, int]:
+    return str(order.pair.base), str(order.pair.quote), order.side.value, Fraction(order.price), order.amount
+
+
+def orders_of(*matches: Any, pairs: Any = ()) -> list[Any]:
+    """Return the orders, of which none is skipped."""
+    orders, skipped = read(*matches, pairs=pairs)
+    assert not skipped
+    return [shown(one) for one in orders.values()]
+
+
+def reason(match: Any, pairs: Any = ()) -> str:
+    """Return why an output is skipped."""
+    orders, skipped = read(match, pairs=pairs)
+    assert not orders
+    (only,) = skipped
+    return only
+
+
+def order(script: str, **changed: Any) -> dict[str, Any]:
+    return output(script, datum(FIELDS[script](**changed)))
+
+
+def nested(script: str, *fields: Any) -> Any:
+    """Return an asset or a price in the form that the datum of an exchange has."""
+    return list(fields) if script == SHADOWBOOK else Constructor(0, fields)
+
+
+def sell(script: str, amount: int) -> dict[str, Any]:
+    """Return an order that offers SNEK for 5 lovelace each."""
+    parts = {"offered": TOKEN, "asked": ADA, "price": (5, 1)}
+    changed = {name: nested(script, *part) for name, part in parts.items()}
+    steps = {"step output": 5 * amount} if script == SPLASH else {}
+    return order(script, amount=amount, **changed, **steps)
+
+
+# Recorded outputs
+
+BOBA = "abb15dbbcc5c7c80cebea450f4f2131ec1f5b27ca38b66418e4c9a51:424f4241"
+CHAD = "97075bf380e65f3c63fb733267adbb7d42eec574428a754d2abca55b:436861726c6573207468652043686164"
+GPOSNEK = "fb4f75d1ad4eb5c21efd5a32a90c076e63a79daccf25afe4ccd4f714:24504f50534e454b"
+SPLASH_TOKEN = "ececc92aeaaac1f5b665f567b01baec8bc2771804b4c21716a87a4e3:53504c415348"
+NIGHT = "0691b2fecca1ac4f53cb6dfb00b7013e561d1f34403b957cbb5af1fa:4e49474854"
+TGENS = "c6e65ba7878b2f8ea0ad39287d3e2fd256dc5c4160fc19bdf4c4d87e:7447454e53"
+GENS = "dda5fdb1002f7389b33e036b6afee82a8189becb6cba852e8b79b4fb:0014df1047454e53"
+IAG = "5d16cc1a177b5d9ba9cfa9793b07e60f1fb70fea1f8aef064415d114:494147"
+MADE_UP = "e" * 56
+
+ORDERS: dict[str, list[tuple[str, str, int, str]]] = {
+    "geniusyield-fill-1-placed": [(GENS, "base", 7_555_427_522, "557629977282288757/1801439850948198400")],
+    "geniusyield-fill-2-filled": [(GENS, "base", 7_552_196_993, "557629977282288757/1801439850948198400")],
+    "geniusyield-placed": [(TGENS, "quote", 100_000_000, "1/1")],
+    "shadowbook-docs-market": [],
+    "shadowbook-synthetic-limit": [
+        (NIGHT, "base", 250_000_000, "62500001/250000000"),
+        (NIGHT, "quote", 50_000_000, "209790827/50000000"),
+    ],
+    "shadowbook-synthetic-market": [],
+    "splash-cancel-1-placed": [(IAG, "base", 1_000_000_000, "2601048090477303/10000000000000000")],
+    "splash-cancel-2-cancelled": [],
+    "splash-chain-1-placed": [(BOBA, "quote", 5_000_000, "3889466/1000000000")],
+    "splash-chain-2-filled": [],
+    "splash-chain-3-placed": [(BOBA, "base", 3_888_762, "12628853347157785/10000000000000000")],
+    "splash-chain-4-filled": [],
+    "splash-chain-with-spent": [],
+    "splash-half-filled": [(CHAD, "quote", 318_992_042, "152648/2832390295")],
+    "splash-sdk": [
+        (GPOSNEK, "base", 998_457, "1000/1"),
+        (SPLASH_TOKEN, "quote", 1_000_000, "1/1"),
+    ],
+    "synthetic-broken-cbor": [],
+    "synthetic-missing-datum": [],
+    "synthetic-unknown-datum": [],
+}
+"""The orders of the older files: base, what is offered of base and quote, how much, and asked per offered."""
+
+SKIPPED = {
+    "shadowbook-docs-market": {"market order": 1},
+    "shadowbook-synthetic-market": {"market order": 1},
+    "synthetic-broken-cbor": {"broken datum": 1},
+    "synthetic-missing-datum": {"missing datum": 2},
+    "synthetic-unknown-datum": {"unknown datum": 1},
+}
+
+EXPECTED = json.loads((FILES / "ledger/expected-saturnswap-cardanoswaps.json").read_text())["files"]
+"""What an independent decoder found in the newer files, at `NOW`."""
+
+
+def recorded(name: str) -> list[Any]:
+    matches: list[Any] = json.loads((FILES / f"ledger/{name}.json").read_text())
+    return matches
+
+
+@pytest.mark.decision(30)
+@pytest.mark.parametrize("name", ORDERS)
+def test_a_recorded_response_of_the_older_exchanges_has_these_orders(name: str):
+    orders, skipped = read(*recorded(name))
+    expected = []
+    for base, offered, amount, price in ORDERS[name]:
+        pair = Pair(AssetId.parse(base), ADA_ID)
+        expected.append(Order.from_offer(pair, offered=getattr(pair, offered), amount=amount, price=price))
+    assert list(orders.values()) == expected
+    assert skipped == SKIPPED.get(name, {})
+
+
+def expected_of(of_output: Mapping[str, Any]) -> list[Any]:
+    """Return the orders of an output, or why they are skipped, as the independent decoder says."""
+    if "skipped" in of_output:
+        return [] if of_output["skipped"] == "spent" else [of_output["skipped"]]
+    return [
+        one["skipped"]
+        if "skipped" in one
+        else (one["base"], one["quote"], one["side"], Fraction(one["price"]), one["level_amount"])
+        for one in of_output["orders"]
+    ]
+
+
+@pytest.mark.decision(30)
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_recorded_response_of_the_newer_exchanges_has_these_orders(name: str):
+    state = state_of(*recorded(name.removesuffix(".json")))
+    for output_id, of_output in EXPECTED[name]["outputs"].items():
+        expected = expected_of(of_output)
+        ids = [output_id] if len(expected) < 2 else [f"{output_id}/1", f"{output_id}/2"]
+        found = [shown(state.orders[key].order) if key in state.orders else state.skipped.get(key) for key in ids]
+        assert found == (expected or [None])
+        for key in ids:
+            assert key not in state.orders or state.orders[key].venue == of_output["exchange"]
+
+
+@pytest.mark.decision(32)
+@pytest.mark.parametrize("name", [name for name, of_file in EXPECTED.items() if "executions" in of_file])
+def test_the_executions_that_a_recorded_response_proves(name: str):
+    """The last one of a pair is its spot price."""
+    matches = recorded(name.removesuffix(".json"))
+    outputs = Outputs(EXCHANGES, [], only=False, window_slots=86_400)
+    outputs.read(matches, 900_004_000, is_whole=True)
+    found = outputs.fills()
+    expected = {one["order"]: one for one in EXPECTED[name]["executions"] if one["kind"] == "execution"}
+    assert found.keys() == expected.keys()
+    for key, one in expected.items():
+        pair = Pair(AssetId.parse(one["base"]), AssetId.parse(one["quote"]))
+        assert (found[key].gave[1], found[key].received[1]) == (one["gave"], one["received"])
+        spot = spot_of(pair, found[key])
+        assert spot is not None
+        assert abs(Fraction(spot) - Fraction(one["price"])) <= Fraction(1, 2 * 10**28), "the nearest price"
+
+
+@pytest.mark.decision(32)
+def test_a_partial_fill_of_geniusyield_has_a_spot_and_complete_ones_of_splash_have_none():
+    """The price is what the datums say that was paid: the ceiling of price times amount, not the limit."""
+    (pair,) = (spots := state_of(*recorded("geniusyield-fill-2-filled"), slot=900_000_000).spots)
+    assert spots[pair] is not None
+    assert set(state_of(*recorded("splash-chain-with-spent"), slot=900_000_000).spots.values()) == {None}
+
+
+# Executions
+
+FILLER = "f" * 64
+
+
+def spent(match: dict[str, Any], redeemer: str | None, *, index: int = 0) -> dict[str, Any]:
+    """Return an output that the transaction `FILLER` spent."""
+    how = {"slot_no": 120, "transaction_id": FILLER, "input_index": index, "redeemer": redeemer}
+    return match | {"spent_at": how}
+
+
+def successor(match: dict[str, Any], *, index: int = 0) -> dict[str, Any]:
+    """Return an output that the transaction `FILLER` created."""
+    return match | {"transaction_id": FILLER, "output_index": index, "created_at": {"slot_no": 120}}
+
+
+def spot_after(*matches: dict[str, Any]) -> Any:
+    """Return the spot price of the only pair."""
+    (spot,) = state_of(*matches, slot=120).spots.values()
+    return spot
+
+
+def splash_of(coins: int, tokens: int, **fields: Any) -> dict[str, Any]:
+    """Return an order of Splash: lovelace for 1 SNEK per 1,000, in one step that costs 500,000."""
+    fields = {"price": Constructor(0, (1, 1000)), "step output": 100_000, "step cost": 500_000} | fields
+    return order(SPLASH, **fields) | {"value": {"coins": coins, "assets": {datums.asset_key(TOKEN): tokens}}}
+
+
+PLACED = splash_of(102_500_000, 0, amount=100_000_000, fee=500_000)
+LEFT = splash_of(31_650_000, 70_000, amount=30_000_000, fee=150_000)
+
+
+@pytest.mark.decision(32)
+def test_a_partial_fill_of_splash_has_the_price_of_what_was_paid():
+    """70,000,000 lovelace for 70,000 units. The successor cannot pay another step, so it is no order any more."""
+    assert spot_after(spent(PLACED, "d87a80"), successor(LEFT)) == 1000
+    assert reason(LEFT) == "budget exhausted"
+
+
+@pytest.mark.decision(32)
+@pytest.mark.parametrize(
+    "after",
+    [
+        [successor(LEFT, index=1)],
+        [successor(LEFT | {"address": datums.address(SPLASH, stake=bytes(28))})],
+        [successor(splash_of(31_650_000, 70_000, amount=30_000_000, fee=150_000, **{"step cost": 1}))],
+        [successor(splash_of(31_650_000, 0, amount=30_000_000, fee=150_000))],
+        [successor(splash_of(102_500_000, 1, amount=100_000_000, fee=500_000))],
+        [],
+    ],
+    ids=["at another position", "of another owner", "of another order", "received nothing", "gave nothing", "missing"],
+)
+def test_a_copied_datum_of_splash_makes_no_price(after: list[dict[str, Any]]):
+    """Anybody can create such an output beside a fill, or beside a cancellation."""
+    assert spot_after(spent(PLACED, "d87a80"), *after) is None
+    assert spot_after(spent(PLACED, "d87980"), successor(LEFT)) is None
+
+
+@pytest.mark.decision(32)
+def test_the_payment_of_saturnswap_must_be_that_of_the_datums():
+    """Its contract accepts any first field that is not less: a lower bound, which is no price."""
+
+    def redeemer(*fields: Any) -> str:
+        return datums.encoded(Constructor(0, fields)).hex()
+
+    placed = order(SATURNSWAP)
+    named = Constructor(0, (bytes.fromhex(placed["transaction_id"]), 0))
+    left = order(SATURNSWAP, amount=3_000_000, previous=named, **{"asked amount": 600})
+    assert spot_after(spent(placed, redeemer(400)), successor(left)) == 5000
+    assert spot_after(spent(placed, redeemer(1000))) == 5000
+    for wrong in redeemer(399), redeemer(401), redeemer(), redeemer(b"\x01"), redeemer(1000), "d87980", "ff", None:
+        assert spot_after(spent(placed, wrong), successor(left)) is None
+    for wrong in redeemer(999), redeemer(1001), None:
+        assert spot_after(spent(placed, wrong)) is None
+    twice = successor(left), successor(left, index=1)
+    assert spot_after(spent(placed, redeemer(400)), *twice) is None, "one of them is a decoy"
+
+
+# Which outputs are orders
+
+
+@with_amount_and_price
+@pytest.mark.parametrize("stake", [None, bytes(28), KEY])
+def test_an_offer_is_an_order(script: str, stake: bytes | None):
+    """The stake part of the address belongs to the owner, and Kupo may return quantities as texts."""
+    match = order(script) | {"address": datums.address(script, stake=stake)}
+    assert orders_of(match) == [BID]
+    value = match["value"]
+    texts = {key: str(quantity) for key, quantity in value["assets"].items()}
+    assert orders_of(match | {"value": {"coins": str(value["coins"]), "assets": texts}}) == [BID]
+
+
+@every_exchange
+def test_an_address_of_another_credential_has_no_orders(script: str):
+    byron = "DdzFFzCqrhsrcTVhLygT24QwTnNqQqQ8mZrq5jykUzMveU26sxaH529kMpo7VhPrt5pwW3dXeB2k3EEvKcNBRmzCfcQ7dTkyGzTs658C"
+    reward = "stake1u9f9v0z5zzlldgx58n8tklphu8mf7h4jvp2j2gddluemnssjfnkzz"
+    others = [datums.address(script, key=True), datums.address("00" * 28), byron, reward]
+    texts = [*others, "addr1", "addr1qqqqqqqqqqqqqqqqqqqqqqqqqqqqq", "", "1" * 500, "é"]
+    assert {reason(order(script) | {"address": text}) for text in texts} == {"another address"}
+
+
+@every_exchange
+def test_an_output_must_be_unspent_with_its_whole_datum(script: str):
+    match = order(script)
+    assert read(match | {"spent_at": {"slot_no": 5}}) == ({}, {})
+    assert reason(match | {"datum": None}) == "missing datum"
+    assert reason({key: value for key, value in match.items() if key != "datum"}) == "missing datum"
+    assert reason(match | {"datum": match["datum"][:-2]}) == "broken datum"
+    assert reason(match | {"datum_hash": None}) == "broken datum"
+
+
+@pytest.mark.decision(30)
+@with_amount_and_price
+def test_an_output_must_hold_what_it_offers(script: str):
+    match = order(script, amount=4_000_000)
+    assert orders_of(match)
+    match["value"]["coins"] = 3_999_999
+    # A rule of the exchange comes first.
+    assert reason(match) == ("budget exhausted" if script == SPLASH else "holds less than it offers")
+    assert orders_of(sell(script, 10_000)) == [(SNEK, "ADA", "ask", 5, 10_000)]
+    assert reason(sell(script, 10_001)) == "holds less than it offers"
+
+
+def test_a_token_with_an_empty_name_is_its_policy_alone():
+    match = order(SHADOWBOOK, offered=[TOKEN[0], b""], asked=list(ADA), amount=7, price=[3, 1])
+    assert reason(match) == "holds less than it offers"
+    match["value"]["assets"][TOKEN[0].hex()] = 7
+    assert [base for base, *_ in orders_of(match)] == [f"{TOKEN[0].hex()}:"]
+
+
+# The rules of the exchanges
+
+
+@pytest.mark.decision(30)
+@pytest.mark.parametrize("changed", [{"beacon": b"\x01" + bytes(19)}, {"price": [1, 5_000_000]}])
+def test_a_market_order_of_shadowbook_is_skipped(changed: dict[str, Any]):
+    assert reason(order(SHADOWBOOK, **changed)) == "market order"
+
+
+@pytest.mark.decision(30)
+@with_amount_and_price
+def test_a_price_that_no_book_shows_is_skipped(script: str):
+    for price in (0, 1), (2**127, 3), (2, 2**127):  # the second one is a bid of 1.8e-38 lovelace
+        expected = {"any price, or out of range"} | ({"budget exhausted"} if script == SPLASH else set())
+        assert reason(order(script, price=nested(script, *price))) in expected
+    for price in (5, 0), (-5, 1), (5, -1), (2**128, 1):
+        assert reason(order(script, price=nested(script, *price))) == "unknown datum"
+
+
+@pytest.mark.parametrize(("numerator", "denominator"), [(10**28, 1), (2**96 - 1, 1), (3, 2**96 * 3 - 3), (10**28, 2)])
+@pytest.mark.parametrize("side", ["base", "quote"])
+def test_a_price_within_the_range_of_a_book_is_an_order(numerator: int, denominator: int, side: str):
+    """The bounds are those of `Order.from_offer`, which raises an error beyond them."""
+    assets = (list(TOKEN), list(ADA)) if side == "base" else (list(ADA), list(TOKEN))
+    pair = Pair(AssetId.parse(SNEK), AssetId.parse("ADA"))
+    for units, per in ((numerator, denominator), (numerator + 1, denominator), (denominator, numerator + 1)):
+        match = order(SHADOWBOOK, offered=assets[0], asked=assets[1], price=[units, per], amount=10_000)
+        orders, _ = read(match)
+        try:
+            Order.from_offer(pair, offered=getattr(pair, side), amount=1, price=f"{units}/{per}")
+            assert orders or units == 1
+        except ValueError:
+            assert not orders
+
+
+def test_a_splash_order_needs_the_lovelace_for_all_steps():
+    """5 ADA, 0.5 ADA fee and 1.5 ADA deposit leave 1.6 ADA: two steps of 0.6 ADA."""
+    assert orders_of(order(SPLASH, **{"step output": 500}))
+    assert reason(order(SPLASH, **{"step output": 333})) == "budget exhausted"
+    # An order that asks ADA needs no deposit.
+    for exact, coins in ((order(SPLASH), 7_600_000), (sell(SPLASH, 10), 1_100_000)):
+        exact["value"]["coins"] = coins
+        assert orders_of(exact)
+        exact["value"]["coins"] -= 1
+        assert reason(exact) == "budget exhausted"
+    sells = {"offered": Constructor(0, TOKEN), "asked": Constructor(0, ADA), "amount": 10_000}
+    huge = sells | {"price": Constructor(0, (2**60, 1)), "step output": 2**64 - 1, "step cost": 1}
+    for changed in ({"step cost": 0}, {"step output": 0}, {"amount": 4999}, huge):
+        assert reason(order(SPLASH, **changed)) == "budget exhausted"
+
+
+@pytest.mark.decision(30)
+def test_a_geniusyield_order_needs_its_own_nft():
+    """An NFT of one version of the contract does not prove an order of another version."""
+    key = f"{NFT_POLICY}.{NFT.hex()}"
+    match = order(GENIUSYIELD)
+    for assets in ({}, {key: 2}, {key: 0}, {f"{NFT_POLICY}.{bytes(32).hex()}": 1}, {f"{'00' * 28}.{NFT.hex()}": 1}):
+        assert reason(match | {"value": match["value"] | {"assets": assets}}) == "no valid NFT"
+    assert reason(order(GENIUSYIELD, **{"original amount": 4_999_999})) == "no valid NFT"
+    other_version = "a8d7ff5cf4c117270288372f9ac8e1ce5b758ae15a7851c41661a48c"
+    assert reason(match | {"address": datums.address(other_version)}) == "no valid NFT"
+
+
+@pytest.mark.decision(30)
+def test_an_order_is_shown_from_its_start_to_its_end():
+    match = order(GENIUSYIELD, start=Constructor(0, (1000,)), end=Constructor(0, (2500,)))
+    outputs = Outputs(EXCHANGES, [], only=False, window_slots=3600)
+    outputs.read([match], 10**9, is_whole=True)
+    for seconds, reason in (0.999, "not active yet"), (1, ""), (2.5, ""), (2.501, "expired"), (3603, "expired"):
+        state = outputs.at(datetime.fromtimestamp(seconds, UTC))
+        assert list(state.skipped.values()) == [reason] * bool(reason)
+        assert bool(state.orders) is not bool(reason)
+        assert bool(state.spots) is (1 <= seconds <= 3602.5), "the pair had an order in the window"
+
+
+def test_a_moment_beyond_the_year_9999_is_its_end():
+    moments = {"start": Constructor(0, (-(10**40),)), "end": Constructor(0, (10**40,))}
+    assert orders_of(order(GENIUSYIELD, **moments)) == [BID]
+    assert reason(order(GENIUSYIELD, start=Constructor(0, (10**40,)))) == "not active yet"
+    assert reason(order(GENIUSYIELD, end=Constructor(0, (-(10**40),)))) == "expired"
+
+
+# Base and quote
+
+
+@given(asset_ids(), asset_ids())
+def test_ada_is_the_quote_and_otherwise_the_ledger_order_decides(first: AssetId, second: AssetId):
+    parts = [(one.policy_id, one.asset_name) for one in (first, second)]
+    match = order(SHADOWBOOK, offered=list(parts[0]), asked=list(parts[1]), amount=10, price=[2, 3])
+    match["value"]["assets"] |= {datums.asset_key(one): 10 for one in parts if one[0]}
+    if first == second:
+        assert reason(match) == "nothing offered"
+        return
+    ((*names, side, _, _),) = orders_of(match)
+    base, quote = sorted((first, second))
+    if str(base) == "ADA":
+        base, quote = quote, base
+    assert names == [str(base), str(quote)]
+    assert side == ("ask" if first == base else "bid")
+
+
+def test_only_listed_pairs_are_shown_with_their_own_base_and_quote():
+    match = order(SHADOWBOOK)
+    snek, boba = AssetId.parse(SNEK), AssetId.parse(BOBA)
+    assert orders_of(match, pairs=[Pair(ADA_ID, snek)]) == [("ADA", SNEK, "ask", Fraction(1, 5000), 5_000_000)]
+    assert reason(match, pairs=[Pair(ADA_ID, boba)]) == "pair not listed"
+    assert list(state_of(match, pairs=[Pair(ADA_ID, boba)]).spots) == [Pair(ADA_ID, boba)], "it is always listed"
+
+
+# Hostile datums
+
+
+@with_amount_and_price
+@given(st.data())
+def test_the_form_of_the_encoding_does_not_matter(script: str, data: st.DataObject):
+    """Lists of definite and indefinite length, and constructors by tag 102, have the same meaning."""
+
+    def with_forms(part: Any) -> Any:
+        match part:
+            case Constructor(number, fields):
+                return Constructor(number, tuple(map(with_forms, fields)), data.draw(st.booleans()))
+            case list():
+                return list(map(with_forms, part))
+        return part
+
+    amount, asks = data.draw(st.integers(1, 5_000_000)), data.draw(st.integers(2, 2**64 - 1))
+    changed = {"amount": amount, "price": nested(script, asks, amount)}
+    changed |= {"step output": asks} if script == SPLASH else {}
+    fields = {name: with_forms(part) for name, part in FIELDS[script](**changed).items()}
+    match = output(script, datum(fields, lambda: data.draw(st.booleans())))
+    pair = Pair(AssetId.parse(SNEK), ADA_ID)
+    assert orders_of(match) == [shown(Order.from_offer(pair, offered=ADA_ID, amount=amount, price=f"{asks}/{amount}"))]
+
+
+@with_amount_and_price
+def test_an_address_can_have_any_stake_part(script: str):
+    credential = Constructor(1, (KEY,))
+    by_credential = Constructor(0, (Constructor(0, (credential,)),))
+    by_pointer = Constructor(0, (Constructor(1, (2**64 - 1, 0, 0)),))
+    for stake in Constructor(1), by_credential, by_pointer:
+        assert orders_of(order(script, owner=Constructor(0, (credential, stake)))) == [BID]
+
+
+DEEP = tuple(
+    start * 6000 + end
+    for start, end in (
+        (b"\x81", b"\x00"),
+        (b"\x9f", b"\xff" * 6000),  # lists without a length
+        (b"\xd8\x79\x81", b"\x00"),  # constructors
+        (b"\xd8\x66\x82\x00", b"\x80"),  # constructors by tag 102
+        (b"\xa1", b"\x00" * 6001),  # keys of maps
+    )
+)
+"""Datums that are nested 6,000 levels deep."""
+
+ODD_ITEMS = """
+a0 a10102 f5 f6 f7 fb3ff0000000000000 6161 c11a00000000 c482010a c5820a01 d81e820100 d81c81d81d00 d866820000 d86681
+d9010281 ff e0 1c 9bffffffffffffffff 5bffffffffffffffff bb0000007fffffffff d879f6 c249010000000000000000 5f4102ff
+"""
+"""Maps, floats, texts, dates, fractions, references, unfinished and other items that no layout has."""
+
+WRONG: list[Any] = [
+    *(0, -1, 2**64, -(2**64) - 1, 10**5000),
+    *(b"", b"\x01", bytes(27), bytes(29), bytes(200)),
+    *([], [[]], [0, 0], [b"", b""]),
+    *(Constructor(0), Constructor(1), Constructor(7, (1, 2)), Constructor(0, (1, 2), general=True)),
+    *(Constructor(0, (b"", b"x")), Constructor(0, (bytes(28), bytes(33)))),
+    *(Constructor(0, (1, 0)), Constructor(0, (2**200, 2**200))),
+    *map(Raw, DEEP),
+    *(Raw(bytes.fromhex(text)) for text in ODD_ITEMS.split()),
+]
+HIDDEN = {
+    "beacon policy",
+    "pair beacon",
+    "offered beacon",
+    "asked beacon",
+    "kind",
+    "beacon",
+    "owner",
+    "owner key",
+    "cancellation key",
+    "executors",
+    "NFT",
+    "contained fee",
+}
+"""The fields that no book shows. They must be valid too, because the exchange ignores the order otherwise."""
+
+
+@every_exchange
+def test_a_field_with_any_other_value_stops_nothing(script: str):
+    """Only values that are valid for the field make an order."""
+    for name in FIELDS[script]():
+        for wrong in WRONG:
+            orders, skipped = read(order(script, **{name: wrong}))
+            assert len(orders) + sum(skipped.values()) == 1, (name, wrong)
+            if name in HIDDEN and (name, wrong) != ("executors", []):  # anybody may execute it
+                assert skipped.keys() <= {"unknown datum", "broken datum"}
+                assert not orders
+
+
+@every_exchange
+def test_a_datum_must_have_exactly_the_layout_of_its_exchange(script: str):
+    fields = tuple(FIELDS[script]().values())
+    others = [datums.encoded(Constructor(0, changed)) for changed in (fields[:-1], (*fields, 0))]
+    others += [datums.encoded(Constructor(1, fields)), datums.encoded(list(fields))]
+    others += [datum(FIELDS[other]()) for other in FIELDS if other != script]
+    assert {reason(output(script, octets)) for octets in others} == {"unknown datum"}
+    assert {reason(output(script, octets)) for octets in DEEP} <= {"broken datum", "unknown datum"}
+
+
+# What Kupo must not return
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        *([1], [None], [{}], [{"transaction_id": "ab", "output_index": 0}]),
+        [order(SPLASH) | {"output_index": True}],
+        [order(SPLASH) | {"transaction_id": "A" * 64}],
+        [order(SPLASH) | {"address": None}],
+        [order(SPLASH) | {"value": {"coins": 1.5, "assets": {}}}],
+        [order(SPLASH) | {"datum": "x"}],
+    ],
+)
+def test_a_match_that_is_not_one_of_kupo_is_a_failure(response: Any):
+    """It is not an empty state, and changes nothing."""
+    outputs = Outputs(EXCHANGES, [], only=False, window_slots=3600)
+    outputs.read([output(SPLASH, datum(FIELDS[SPLASH]()), 2)], 1, is_whole=True)
+    with pytest.raises((AttributeError, LookupError, TypeError, ValueError)):
+        outputs.read(response, 2, is_whole=True)
+    assert list(outputs.at(NOW).orders)
+
+
+def test_an_output_in_two_responses_is_shown_once_and_a_copy_of_its_datum_as_another_order():
+    """An output can match two patterns; anybody can copy a beacon, which must not replace the order of another."""
+    copied = output(SPLASH, datum(FIELDS[SPLASH](amount=4_999_999)), 2)
+    orders, skipped = read(order(SPLASH), order(SPLASH), copied)
+    assert ([one.amount for one in orders.values()], skipped) == ([1000, 999], {})

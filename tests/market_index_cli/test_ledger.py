@@ -1,0 +1,157 @@
+"""The ledger through the command: `serve kupo:`, `market-index orders`, and the other readers of a feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from market_index import ADA, Pair, wire
+from market_index_feeds import open_feed
+from tests.command import invoke, running, untimed
+from tests.conftest import RECORDED
+from tests.feeds.event_lines import RESET, block, place
+from tests.feeds.kupo.datums import SATURNSWAP, datum, filled, output, saturnswap
+from tests.feeds.kupo.stand_in import Block, Kupo, recorded_blocks, serving
+from tests.feeds.made_up import pair
+from tests.waiting import eventually
+
+CHAD = "97075bf380e65f3c63fb733267adbb7d42eec574428a754d2abca55b:436861726c6573207468652043686164"
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Iterator[Kupo]:
+    with serving(Kupo(recorded_blocks(RECORDED / "ledger"))) as kupo:
+        yield kupo
+
+
+def name_of(kupo: Kupo) -> str:
+    return f"kupo:{kupo.url}"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_books_of_the_ledger_are_served_and_follow_each_block(tmp_path: Path, workers: int):
+    """A fill has a spot price, and a rollback takes it back. An output that is no order is counted."""
+    order, how = filled(pair(1), 7, 1)
+    broken = output(SATURNSWAP, datum(saturnswap(amount=-1)), 2)
+    first = Block(100, [order, broken])
+    second = Block(120, (), {f"{order['transaction_id']}#0": how})
+    other = Block(110, (), fork="b")
+    with (
+        serving(Kupo([first])) as kupo,
+        running(tmp_path, name_of(kupo), "--port", 0, "--workers", workers) as command,
+    ):
+        service = command.service
+        eventually(lambda: command.stderr.count("listening on") == workers)
+
+        def shows(block: Block, spot: str | None, asks: int) -> None:
+            """Wait until each worker has responded with the block, and check all responses with it."""
+            processes: set[int] = set()
+
+            def all_have_shown() -> bool:
+                health = service.request("/healthz").json
+                book = service.order_book(str(pair(1).base), "ADA")
+                if book.headers.get(wire.AS_OF.lower()) == block.text:
+                    assert (book.json["spot"], len(book.json["asks"])) == (spot, asks)
+                if health["as_of"] == block.text:
+                    processes.add(health["process"])
+                return len(processes) == workers
+
+            eventually(all_have_shown)
+
+        shows(first, None, 1)
+        assert service.pair_list().json["pairs"] == [{"base": str(pair(1).base), "quote": "ADA", "last_spot": None}]
+        assert service.request("/healthz").json["skipped_outputs"] == {"unknown datum": 1}
+        assert (
+            'market_index_feed_skipped_outputs{reason="unknown datum"} 1.0' in service.request("/metrics").body.decode()
+        )
+        kupo.blocks = [first, second]
+        shows(second, "7", 0)
+        kupo.blocks = [first, other]
+        shows(other, None, 1)
+        kupo.failure = "error"
+        eventually(lambda: service.request("/healthz").json["problem"] is not None)
+        assert command.end() == 0
+        assert (
+            "cannot be read: response to /health must have status 200, got 500; keeping its 1 pairs" in command.stderr
+        )
+        assert command.stderr.count("skipped: unknown datum") == workers
+
+
+def test_a_kupo_that_is_syncing_is_served_without_pairs(tmp_path: Path):
+    with (
+        serving(Kupo([Block(100)], failure="syncing")) as kupo,
+        running(tmp_path, name_of(kupo), "--port", 0) as command,
+    ):
+        health = command.service.request("/healthz")
+        assert (health.status, health.json["problem"]) == (503, "is still reading the chain")
+
+
+def test_each_order_is_a_line_with_its_venue(recorded: Kupo):
+    found = invoke("orders", name_of(recorded), CHAD, "ADA")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.split("\t") == [
+        "e" * 56 + "00000001#0",
+        *("Splash", CHAD, "ADA", "bid", "2832390295/152648", "17191", "-"),
+        "123886 lovelace to the executor, and 900000 for each step\n",
+    ]
+
+
+def test_all_orders_are_sorted_by_pair_side_and_price(recorded: Kupo):
+    rows = [line.split("\t") for line in invoke("orders", name_of(recorded)).stdout.splitlines()]
+    with open_feed(name_of(recorded)) as feed:
+        feed.read()
+    assert feed.orders is not None
+    assert {row[0] for row in rows} == set(feed.orders)
+    keys = [(Pair.parse(f"{row[2]}/{row[3]}"), row[4], feed.orders[row[0]].price) for row in rows]
+    assert keys == sorted(keys)
+    assert {len(row) for row in rows} == {9}
+    assert "2030-03-17T17:46:40Z" in {row[7] for row in rows}
+
+
+def test_skipped_outputs_are_listed_with_the_reason(recorded: Kupo):
+    found = invoke("orders", name_of(recorded), "--skipped")
+    rows = dict(line.split("\t") for line in found.stdout.splitlines())
+    with open_feed(name_of(recorded)) as feed:
+        feed.read()
+    assert rows == feed.skipped
+    assert {"expired", "no valid beacons", "unknown datum"} <= set(rows.values())
+
+
+def test_orders_of_another_feed_have_no_venue(tmp_path: Path):
+    (tmp_path / "events.ndjson").write_bytes(RESET + place("51ab#0", price="3/2") + block("1"))
+    found = invoke("orders", f"orders:{tmp_path / 'events.ndjson'}")
+    order_id, venue, *_, price, _, expiry, fee = found.stdout.rstrip("\n").split("\t")
+    assert (order_id, venue, price, expiry, fee) == ("51ab#0", "-", "3/2", "-", "-")
+
+
+def test_every_reader_of_a_feed_reads_the_ledger(recorded: Kupo, tmp_path: Path):
+    assert invoke("pairs", name_of(recorded)).stdout.count("\n") == 19
+    assert invoke("book", name_of(recorded), CHAD, "ADA").stdout.count("\n") == 2
+    assert invoke("dump", name_of(recorded)).stdout.count('"base"') == 18
+    listed = f"{name_of(recorded)}?pair=ADA/{CHAD}&only"
+    assert invoke("book", listed, "ADA", CHAD).stdout.startswith("side\tprice\tamount\nask\t")
+    for command, target in ("relay", "market.db"), ("record", "recording.ndjson"):
+        with running(tmp_path, name_of(recorded), tmp_path / target, command=command) as program:
+            program.has_logged("18 pairs")
+            assert program.end() == 0
+        with closing(open_feed(tmp_path / target)) as feed:
+            index = feed.read()
+            assert (len(index), index.as_of) == (18, recorded.blocks[-1].text)
+            assert index.order_book(Pair.parse(f"{CHAD}/{ADA}")).bids
+
+
+def test_headers_of_a_file_are_sent_to_a_kupo(recorded: Kupo, tmp_path: Path):
+    """As a proxy in front of a Kupo requires."""
+    (tmp_path / "headers").write_text("X-API-Key: secret\n")
+    recorded.required = {"X-API-Key": "secret"}
+    try:
+        assert invoke("pairs", name_of(recorded), "--headers", tmp_path / "headers").returncode == 0
+        failed = invoke("pairs", name_of(recorded))
+        assert failed.returncode == 3
+        message = f"Error: {name_of(recorded)} cannot be read: response to /health must have status 200, got 401\n"
+        assert untimed(failed.stderr) == message
+    finally:
+        recorded.required = {}
