@@ -48,7 +48,6 @@ NOT_RUN = {
     "make serve": "needs the package index, and listens on a port that may be in use",
     "make test": "runs these tests",
     'market-index publish market.db "replay:recording.ndjson?loop"': "runs without end; run by test_record.py",
-    "node show.mjs http://127.0.0.1:8000/": "needs node; run by test_clients.py if it is installed",
     "market-index relay market.db tls://publisher:…@n1,n2,n3/books": _MACHINES,
     "market-index serve tls://reader:…@n1,n2,n3/books --max-age 1": _MACHINES,
 }

@@ -16,6 +16,7 @@ _CONTENT_TYPES: Final = {
     ".html": b"text/html; charset=utf-8",
     ".css": b"text/css; charset=utf-8",
     ".js": b"text/javascript; charset=utf-8",
+    ".ts": b"text/plain; charset=utf-8",
     ".json": b"application/json",
 }
 
