@@ -54,10 +54,11 @@ export class Client {
   constructor(base: string | URL);
   pairList(options?: RequestOptions): Promise<readonly PairInfo[]>;
   orderBook(base: string, quote: string, options?: RequestOptions): Promise<OrderBook | null>;
-  get(path: string, options?: RequestOptions): Promise<unknown>;
+  get(path: string, options?: RequestOptions & { expected?: readonly number[] }): Promise<unknown>;
   follow(pairs: readonly string[], options: FollowOptions): Promise<void>;
 }
 
 export function parse(text: string): unknown;
 export function comparePrices(one: string, other: string): number;
 export function withChange(book: OrderBook, change: Pick<OrderBook, "spot" | "bids" | "asks">): OrderBook;
+export function pause(milliseconds: number, signal?: AbortSignal): Promise<void>;

@@ -68,15 +68,18 @@ export class Client {
     }
   }
 
-  /** Return the parsed response of a path; the same object as before if the response is unchanged. */
-  async get(path, { signal } = {}) {
+  /**
+   * Return the parsed response of a path; the same object as before if the response is unchanged. A status other than 200
+   * is an error, unless it is one of `expected`.
+   */
+  async get(path, { signal, expected = [] } = {}) {
     const cached = this.#cached.get(path);
     const timeout = AbortSignal.timeout(TIMEOUT_MILLISECONDS);
     const headers = cached ? { "If-None-Match": cached.etag } : {};
     const response = await this.#send(path, headers, signal, timeout);
     const text = await reached(response.text(), signal, timeout);
     if (response.status === 304 && cached) return cached.value;
-    if (!response.ok) throw failure(response, text);
+    if (!response.ok && !expected.includes(response.status)) throw failure(response, text);
     const value = valid(text);
     const etag = response.headers.get("ETag");
     if (etag !== null) this.#cached.set(path, { etag, value });
@@ -208,7 +211,8 @@ function valid(text) {
   }
 }
 
-function pause(milliseconds, signal) {
+/** Wait for a time, or until the signal aborts. */
+export function pause(milliseconds, signal) {
   return new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer);
