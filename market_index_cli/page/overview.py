@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from threading import Lock
 from typing import Any, Final, final
 
 from market_index import AssetId, LiveIndex, MarketIndex, OrderBook, Pair, Side, Tokens, format_price
@@ -19,8 +20,8 @@ _POLICY_DIGITS: Final = 8
 class Overview:
     """The bodies of `pairs.json` and `tokens.json`, for the current index.
 
-    The row of a pair is computed once for each of its books: a new version costs what changed. The first one costs some
-    milliseconds for each hundred pairs.
+    The row of a pair is computed once for each of its books, and the names of an asset once: a new version costs what
+    changed. The first one takes a second for some thousand pairs, so the methods run in threads, one at a time.
     """
 
     def __init__(self, live: LiveIndex, tokens: Tokens) -> None:
@@ -30,30 +31,35 @@ class Overview:
         self._others = {token.asset: [*filter(None, (token.ticker, token.name))] for token in tokens.entries}
         self._index = MarketIndex()
         self._rows: dict[Pair, str] = {}
+        self._assets: dict[AssetId, list[Any]] = {}
         self._pairs = _body("[]")
+        self._lock = Lock()
 
     def pairs(self) -> Body:
         """Return a JSON array with a row for each pair, in ledger order.
 
         A row has base, quote, spot, best bid, best ask, and liquidity (see `liquidity`), each null if it is missing.
         """
-        index = self._live.current
-        changed, removed = index.changes_since(self._index)
-        self._index = index
-        for pair in removed:
-            del self._rows[pair]
-        self._rows |= {book.pair: _row(book) for book in changed}
-        if changed or removed:
-            self._pairs = _body(f"[{','.join([self._rows[pair] for pair in index])}]")
-        return self._pairs
+        with self._lock:
+            index = self._live.current
+            changed, removed = index.changes_since(self._index)
+            self._index = index
+            for pair in removed:
+                del self._rows[pair]
+            self._rows |= {book.pair: _row(book) for book in changed}
+            if changed or removed:
+                self._pairs = _body(f"[{','.join([self._rows[pair] for pair in index])}]")
+            return self._pairs
 
     def tokens(self) -> Body:
         """Return a JSON object with the assets of the tracked pairs, and whether there is a token registry.
 
         Each asset has its name, the digits to show beside it, its decimals or null, and the other texts to find it by.
         """
-        assets = {asset for pair in self._live.current for asset in (pair.base, pair.quote)}
-        rows = {str(asset): self._asset(asset) for asset in sorted(assets)}
+        with self._lock:
+            assets = sorted({asset for pair in self._live.current for asset in (pair.base, pair.quote)})
+            self._assets = {asset: self._assets.get(asset) or self._asset(asset) for asset in assets}
+            rows = {str(asset): row for asset, row in self._assets.items()}
         return _body(json.dumps({"hasRegistry": bool(self._registered), "assets": rows}, separators=(",", ":")))
 
     def _asset(self, asset: AssetId) -> list[Any]:

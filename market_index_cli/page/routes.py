@@ -5,7 +5,7 @@ The page reads these, the order-book endpoint, the stream of changes and `/healt
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from importlib.resources import files
 from typing import Final
 
@@ -53,8 +53,9 @@ def page_routes(live: LiveIndex, tokens: Tokens) -> list[ExactRoute]:
     ]
 
 
-def _responder(body: Callable[[], Body]) -> Callable[[Request], Awaitable[Response]]:
-    async def respond(request: Request) -> Response:
+def _responder(body: Callable[[], Body]) -> Callable[[Request], Response]:
+    # No coroutine: Starlette calls it in a thread.
+    def respond(request: Request) -> Response:
         return body().response(request.scope, _HEADERS)
 
     return respond

@@ -246,7 +246,7 @@ export class BookView {
     this.#links.replaceChildren(
       element("a", { href: `trading-view/order-book?${query}` }, "This book as JSON"),
       element("a", { href: `stream?${new URLSearchParams({ pairs: key })}` }, "Its stream of changes"),
-      element("a", { href: "trading-view/pair-list" }, "All pairs as JSON"),
+      element("a", { href: "trading-view/pair-list" }, "The list as JSON"),
       element("a", { href: "openapi.json" }, "Description of the API"),
     );
   }

@@ -28,6 +28,7 @@ const MIN_POLL_MILLISECONDS = 1000;
 const POLL_FACTOR = 10;
 const REOPEN_MILLISECONDS = 30_000;
 const REFRESH_MILLISECONDS = 1000;
+const INVALID = "The service sent an invalid response.";
 const TOO_OLD = "This browser is too old for this page. It must be Chrome 116, Firefox 124, Safari 17.4 or later.";
 
 const client = new Client(new URL(".", document.baseURI));
@@ -69,7 +70,7 @@ async function follow() {
     try {
       await poll(signal);
       if (signal.aborted) return;
-      if (!book?.isStreamed) succeed();
+      succeed();
       isCurrent = true;
     } catch (error) {
       if (signal.aborted) return;
@@ -184,8 +185,9 @@ function draw() {
 function handleFailure(error) {
   // While the stream is open, the service is there: the list is requested again.
   if (error instanceof ServiceError && book?.isStreamed) return;
-  if (!(error instanceof ServiceError)) reportError(error);
-  const sentence = error instanceof ServiceError ? error.message : "Unexpected error in the page.";
+  const isInvalid = error instanceof SyntaxError; // a price or an amount
+  if (!(error instanceof ServiceError || isInvalid)) reportError(error);
+  const sentence = isInvalid ? INVALID : error instanceof ServiceError ? error.message : "Unexpected error in the page.";
   const since = lastSuccess ? ` No response since ${lastSuccess.toLocaleTimeString()}; the data shown is from then.` : "";
   problem = `${sentence}${since} Retrying.`;
   freshness.forget();

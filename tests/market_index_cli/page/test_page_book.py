@@ -133,6 +133,8 @@ LONG = OrderBook.from_levels(
     bids=[("0.0000012499934917464313811661", 1), ("0.0000012499934817464313811661", 1)],
     asks=[("0.0000013", 1)],
 )
+TOO_LARGE = OrderBook.from_levels(SNEK_ADA, bids=[("1.2", 2**64 - 1), ("1.1", 2**64 - 1)], asks=[("5", 1)])
+"""The sum of its bids is larger than an amount may be."""
 MAX_LINE = 16
 """The most characters of a price that fits in one line, at any width of the page."""
 
@@ -178,6 +180,7 @@ def groupings() -> list[tuple[OrderBook, str]]:
             OrderBook.from_levels(SNEK_ADA, bids=[("0.3", 1), ("0.2", 2)], asks=[("79228162514264337593543950335", 1)]),
             "1",
         ),
+        (TOO_LARGE, "1"),
     ]
 
 
@@ -237,7 +240,7 @@ def test_the_page_and_the_terminal_group_a_book_by_the_rules_of_the_library(comp
     for (book, choice), (bids, asks, steps, texts) in zip(groupings(), computed["groupings"], strict=True):
         default = Decimal(1).scaleb((book.bids or book.asks)[0].price.adjusted() - 5)
         step = {"": max(default, Decimal("1e-28")), "every": None}.get(choice, choice)
-        expected = book if step is None else book.grouped(step)
+        expected = book if step is None or book is TOO_LARGE else book.grouped(step)
         assert (bids, asks) == tuple([list(entry) for entry in side] for side in entries(expected))
         assert Decimal(steps[0]) == max(default, Decimal("1e-28"))
         display = Display(None, choice == "every", None if choice in ("", "every") else Decimal(choice))
