@@ -6,8 +6,10 @@ import json
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -133,6 +135,23 @@ print(["10", "9.5", "0.5", "9", "0.45", "0.05"].sort(comparePrices));
     ]
 
 
+def test_the_package_for_npm_has_the_version_of_the_project_and_every_export_has_a_type(folder: Path):
+    root = CLIENTS.parents[1]
+    package = folder / "node_modules" / "market-index"
+    package.mkdir(parents=True)
+    for file in (root / "npm" / "package.json", PAGE / "client.js", PAGE / "client.d.ts"):
+        shutil.copy(file, package)
+    program = """
+import * as exported from "market-index";
+print(Object.keys(exported));
+"""
+    [line] = output(folder, program, 1)
+    types = (PAGE / "client.d.ts").read_text()
+    assert sorted(json.loads(line)) == sorted(re.findall(r"^export (?:class|function) (\w+)", types, re.MULTILINE))
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    assert json.loads((package / "package.json").read_text())["version"] == project["version"]
+
+
 FOLLOW = """
 const onVersion = ({ books, ...version }) => print({ ...version, books: [...books.values()] });
 await client.follow(others, { onVersion, onSilence: (reason) => print(reason.message) });
@@ -233,6 +252,36 @@ await client.follow([], { onVersion: failing }).catch((error) => print(error.mes
         [["A/B", "C/B"], "slot 1"],
         "of the caller",
     ]
+
+
+def test_a_silent_stream_is_lost_and_each_attempt_waits_longer(folder: Path):
+    program = """
+// Timers are a hundred times as fast.
+const { setTimeout } = globalThis;
+globalThis.setTimeout = (work, milliseconds, ...others) => setTimeout(work, milliseconds / 100, ...others);
+const stopping = new AbortController();
+const reasons = [];
+const onSilence = (reason, milliseconds) => {
+  reasons.push([reason.message, milliseconds]);
+  if (reasons.length === 5) stopping.abort();
+};
+await client.follow([], { onVersion: print, onSilence, signal: stopping.signal });
+print(new Set(reasons.map(([message]) => message)).size === 1 && reasons[0][0]);
+print(reasons.map(([, milliseconds], at) => milliseconds >= 500 * 2 ** at && milliseconds <= 1000 * 2 ** at));
+process.exit();
+"""
+    with silent() as service:
+        assert [*map(json.loads, output(folder, program, service.port))] == [
+            "The service did not respond in time.",
+            [True] * 5,
+        ]
+
+
+@contextmanager
+def silent() -> Iterator[Service]:
+    """A service that accepts connections, and sends nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield Service(listener.getsockname()[1])
 
 
 @pytest.mark.parametrize("language", ["mjs", "py"])
