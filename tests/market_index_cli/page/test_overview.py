@@ -34,6 +34,7 @@ console.log(JSON.stringify({
 
 ROWS = [
     ("MIN", "SNEK", "1", "1", "2", None),
+    ("TOK1", "MIN", "1", "1", "2", None),
     ("SNEKY", "ADA", None, "1", "1.01", "900"),
     ("ADA", "SNEK", None, "1", "1.1", "10"),
     ("TOK10", "ADA", None, None, "1", None),
@@ -49,9 +50,9 @@ def evaluate(folder: Path, **given: object) -> Any:
 
 def test_the_list_is_sorted_by_numbers_in_names_by_liquidity_or_by_spread(tmp_path: Path):
     assert evaluate(tmp_path)["orders"] == {
-        "name": ["ADA/SNEK", "MIN/SNEK", "SNEK/ADA", "SNEKY/ADA", "TOK2/ADA", "TOK10/ADA"],
-        "liquidity": ["SNEKY/ADA", "SNEK/ADA", "ADA/SNEK", "TOK2/ADA", "MIN/SNEK", "TOK10/ADA"],
-        "spread": ["TOK2/ADA", "SNEKY/ADA", "SNEK/ADA", "ADA/SNEK", "MIN/SNEK", "TOK10/ADA"],
+        "name": ["ADA/SNEK", "MIN/SNEK", "SNEK/ADA", "SNEKY/ADA", "TOK1/MIN", "TOK2/ADA", "TOK10/ADA"],
+        "liquidity": ["SNEKY/ADA", "SNEK/ADA", "ADA/SNEK", "TOK2/ADA", "MIN/SNEK", "TOK1/MIN", "TOK10/ADA"],
+        "spread": ["TOK2/ADA", "SNEKY/ADA", "SNEK/ADA", "ADA/SNEK", "MIN/SNEK", "TOK1/MIN", "TOK10/ADA"],
     }
 
 
@@ -60,7 +61,7 @@ def test_the_best_match_is_exact_then_of_ada_then_liquid(tmp_path: Path):
     snek, both, sneky, tok, nothing, everything = evaluate(tmp_path, terms=terms)["found"]
     assert snek == ["SNEK/ADA", "ADA/SNEK", "MIN/SNEK", "SNEKY/ADA"]
     assert (both, sneky, nothing) == (["MIN/SNEK"], ["SNEKY/ADA"], [])
-    assert tok == ["TOK2/ADA", "TOK10/ADA"]
+    assert tok == ["TOK2/ADA", "TOK10/ADA", "TOK1/MIN"]
     assert everything == [f"{base}/{quote}" for base, quote, *_ in ROWS]
 
 
