@@ -1,12 +1,12 @@
 // The view of one order book: its name, identifiers, key figures, ladder and depth chart.
 
 import { add, compare, decimal, fitting, grouped, half, lastDigit, levelPrice, percent, readable } from "./exact.js";
-import { readablePrice, subtract, text, typed } from "./exact.js";
+import { readablePrice, subtract, text } from "./exact.js";
 import { element, pairName, replaceParts, setText } from "./elements.js";
 import { DepthChart } from "./chart.js";
-import { averagePrice, simulateFill, slippage } from "./fills.js";
 import { EVERY_DIGIT, grouped as groupedBook, steps } from "./grouping.js";
 import { Ladder } from "./ladder.js";
+import { MarketOrder } from "./order.js";
 import { unitsLine } from "./units.js";
 
 const FACTS = ["Spot", "Best bid", "Best ask", "Spread", "Mid"];
@@ -66,24 +66,6 @@ function stateOf({ bids: [bid], asks: [ask] }) {
   return bid ? "no asks" : ask ? "no bids" : "empty";
 }
 
-/**
- * Return the sentence about a market order: what it costs or brings, its average price, and its slippage. `entered` is the
- * amount of the base in the units, as it was typed.
- */
-export function orderSentence(book, units, isPurchase, entered, names) {
-  const number = typed(entered);
-  if (number === null) return entered.trim() ? "The amount must be a number, such as 1,500.5." : "";
-  const levels = isPurchase ? book.asks : book.bids;
-  const fill = simulateFill(levels, units.smallest(number));
-  const average = averagePrice(fill, isPurchase);
-  if (average === null) return levels.length > 0 ? "The amount must be above 0." : "There is no order to trade with.";
-  const worse = percent(slippage(average, levels[0].value), levels[0].value);
-  const trade = `${isPurchase ? "Buying" : "Selling"} ${grouped(units.amount(fill.filled))} ${names.base}`;
-  const paid = `${isPurchase ? "costs" : "brings"} ${grouped(units.value(fill.paid))} ${names.quote}`;
-  const limit = fill.complete ? "" : " The book has no more.";
-  return `${trade} ${paid}: ${levelPrice(units.price(average), isPurchase)} on average, ${worse} worse than the best price.${limit}`;
-}
-
 export class BookView {
   #node = document.getElementById("book");
   #title = element("h2", { id: "title", tabindex: "-1" });
@@ -106,13 +88,9 @@ export class BookView {
   #switch = element("input", { type: "checkbox", id: "smallest" });
   #switchLabel = element("label", { class: "switch" }, this.#switch, " Smallest units");
   #step = element("select", { id: "step" });
-  #order = element("select", { "aria-label": "Order" }, ...["Buy", "Sell"].map((name) => element("option", {}, name)));
-  #amount = element("input", { inputmode: "decimal", maxlength: "60", autocomplete: "off", "aria-label": "Amount", placeholder: "Amount" });
-  #orderUnit = element("bdi");
-  #cost = element("output", { class: "cost" });
+  #order = new MarketOrder();
   #links = element("p", { class: "remark links" });
   #exact = element("p", { class: "exact", role: "status" });
-  #shown = null;
   #ladder = new Ladder();
   #chart = new DepthChart();
   #body = element("div", { class: "body" }, this.#ladder.node, this.#chart.node);
@@ -128,7 +106,7 @@ export class BookView {
       element("label", { class: "switch" }, "Price step ", this.#step),
       this.#switchLabel,
     ),
-    element("form", { class: "order" }, this.#order, this.#amount, this.#orderUnit, this.#cost),
+    this.#order.node,
     this.#body,
   );
   #key = null;
@@ -152,9 +130,6 @@ export class BookView {
       this.#links,
       this.#exact,
     );
-    const form = this.#order.parentElement;
-    form.addEventListener("input", () => this.#showCost());
-    form.addEventListener("submit", (event) => event.preventDefault());
     // A screen without a pointer shows no tooltip. So a touch shows its text, until the next one.
     this.#node.addEventListener("click", ({ target }) => {
       setText(this.#exact, target.closest("[title]:not([title=''])")?.title ?? "");
@@ -187,8 +162,7 @@ export class BookView {
       value.classList.toggle("none", exact === "");
       node.title = exact;
     });
-    this.#shown = { value, units: content.units, names: { base: tokens.nameOf(pair.base), quote: tokens.nameOf(pair.quote) } };
-    this.#showCost();
+    this.#order.update(value, content.units, { base: tokens.nameOf(pair.base), quote: tokens.nameOf(pair.quote) });
     this.#ladder.update(content, `${pair.key} ${isWhole} ${choice}`);
     try {
       this.#chart.update(content);
@@ -196,12 +170,6 @@ export class BookView {
       // An error in the chart must not stop the ladder or the next request.
       reportError(error);
     }
-  }
-
-  #showCost() {
-    const { value, units, names } = this.#shown;
-    setText(this.#orderUnit, names.base);
-    setText(this.#cost, orderSentence(value, units, this.#order.value === "Buy", this.#amount.value, names));
   }
 
   /** Offer these steps, the default, every digit, and the chosen one. They are prices of the API, and shown in the units. */

@@ -17,12 +17,13 @@ from tests.market_index_cli.page import node
 from tests.page import SNEK_ADA, sample
 
 NODE = """
-import { orderSentence, summarize } from "./book.mjs";
+import { summarize } from "./book.mjs";
 import { withChange } from "./client.mjs";
 import { decimal, text } from "./exact.mjs";
 import { averagePrice, simulateFill, slippage } from "./fills.mjs";
 import { grouped, stepChoice, steps } from "./grouping.mjs";
 import { Tokens } from "./names.mjs";
+import { orderSentence } from "./order.mjs";
 import { Units } from "./units.mjs";
 const { books, fills, orders, groupings, stepChoices, changes } = given;
 const level = (entry) => Array.isArray(entry) ? entry : [entry, "1"];
