@@ -156,6 +156,9 @@ def test_an_order_a_price_of_the_chart_and_an_exact_number_are_read_out(browser:
         visit.shows(".exact", "3: 20")
         page.locator("h2").click()
         visit.shows(".exact", "")
+        # A price of one pair, or of one unit, is none of another.
+        page.get_by_role("combobox", name="Price step").select_option("every digit")
+        visit.contains(".readout", "Point at a price")
 
 
 @pytest.mark.thorough

@@ -163,9 +163,10 @@ export class BookView {
       node.title = exact;
     });
     this.#order.update(value, content.units, { base: tokens.nameOf(pair.base), quote: tokens.nameOf(pair.quote) });
-    this.#ladder.update(content, `${pair.key} ${isWhole} ${choice}`);
+    const key = `${pair.key} ${isWhole} ${choice}`;
+    this.#ladder.update(content, key);
     try {
-      this.#chart.update(content);
+      this.#chart.update(content, key);
     } catch (error) {
       // An error in the chart must not stop the ladder or the next request.
       reportError(error);

@@ -17,12 +17,13 @@ const ABOUT_READOUT = "Point at a price, touch it, or use the arrow keys: what a
 export class DepthChart {
   #drawing = svgElement("svg", { class: "chart", role: "img", tabindex: "0", height: String(HEIGHT) });
   #readout = element("p", { class: "readout", role: "status" });
-  #pointer = svgElement("line", { class: "pointer", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
+  #pointer = svgElement("line", { class: "pointer", y1: TOP, y2: HEIGHT - BOTTOM });
   /** The levels that are drawn, by price, and the one that is read out; null without one. */
   #levels = [];
   #read = null;
   #outside = element("p", { class: "remark" });
   #book = null;
+  #key = null;
   #scale = null;
   #width = 0;
   node = element(
@@ -57,8 +58,10 @@ export class DepthChart {
     });
   }
 
-  update(book) {
-    this.#book = book;
+  /** Show a book. No level is read out if the last book had another key, as in the ladder. */
+  update(book, key) {
+    if (key !== this.#key) this.#read = null;
+    [this.#book, this.#key] = [book, key];
     this.#draw();
   }
 
@@ -91,6 +94,7 @@ export class DepthChart {
       ...(book.spot ? this.#mark("spot", book.spot, book.spotText, 28) : []),
       this.#pointer,
     );
+    this.#pointer.setAttribute("visibility", this.#read === null ? "hidden" : "visible");
     if (this.#read === null) setText(this.#readout, ABOUT_READOUT);
     else this.#pointAt(x(this.#read.value));
 
@@ -108,7 +112,7 @@ export class DepthChart {
     this.#read = level;
     const x = this.#scale.x(level.value);
     for (const name of ["x1", "x2"]) this.#pointer.setAttribute(name, x);
-    this.#pointer.removeAttribute("visibility");
+    this.#pointer.setAttribute("visibility", "visible");
     setText(this.#readout, readout(level, this.#book));
   }
 
