@@ -3,6 +3,7 @@
 // Books have the form of the API, but amounts are BigInt: JSON.parse alone rounds integers above 2^53. Prices stay texts.
 
 const SILENCE_MILLISECONDS = 15_000; // The service sends a comment after five seconds of silence.
+const SILENT = "The stream was silent for 15 seconds.";
 const TIMEOUT_MILLISECONDS = 10_000;
 const MAX_BACKOFF_MILLISECONDS = 30_000;
 // Quotes within a string are escaped, so this matches only members of objects.
@@ -151,7 +152,7 @@ export class Client {
     let timer = null;
     const listen = () => {
       clearTimeout(timer);
-      timer = setTimeout(() => silence.abort(), SILENCE_MILLISECONDS);
+      timer = setTimeout(() => silence.abort(new ServiceError(SILENT)), SILENCE_MILLISECONDS);
     };
     listen();
     try {
@@ -195,6 +196,7 @@ async function reached(result, signal, timeout) {
     return await result;
   } catch (error) {
     if (signal?.aborted) throw error;
+    if (timeout.reason instanceof ServiceError) throw timeout.reason;
     throw new ServiceError(timeout.aborted ? "The service did not respond in time." : "The service cannot be reached.");
   }
 }

@@ -50,6 +50,8 @@ let content = { of: [], value: null };
 let lastSuccess = null;
 /** Whether all was requested since the page became visible. */
 let isCurrent = false;
+/** Whether the list and the names were requested once: until then, a book would be shown in other names and units. */
+let hasPolled = false;
 let problem = null;
 let running = new AbortController();
 let healthRequestedAt = -Infinity;
@@ -76,10 +78,12 @@ async function follow() {
       if (signal.aborted) return;
       handleFailure(error);
     }
+    hasPolled = true;
     show();
-    const least = Math.max(MIN_POLL_MILLISECONDS, POLL_FACTOR * (performance.now() - startedAt));
+    const took = performance.now() - startedAt;
+    const least = Math.min(Math.max(MIN_POLL_MILLISECONDS, POLL_FACTOR * took), POLL_MILLISECONDS);
     await pause(least, signal);
-    await pause(Math.max(POLL_MILLISECONDS - least, 0), AbortSignal.any([signal, wake.signal]));
+    await pause(POLL_MILLISECONDS - least, AbortSignal.any([signal, wake.signal]));
   }
 }
 
@@ -198,7 +202,7 @@ function show() {
   document.body.dataset.view = pair === null ? "list" : "book";
   showFreshness();
   showState();
-  if (book === null) view.hide();
+  if (book === null || !hasPolled) view.hide();
   else {
     if (book.value) list.take(pair.key, book.value);
     view.show(book, contentOf(book), choice, problem !== null || !isCurrent || !book.isTracked, tokens, isWhole());
@@ -208,7 +212,7 @@ function show() {
 
 /** Return what is shown of a book, which is computed again only if something of it changed; null until it is loaded. */
 function contentOf({ pair, value }) {
-  if (value === null) return null;
+  if (value === null || !hasPolled) return null;
   const of = [pair, value, tokens, isWhole(), choice];
   if (of.some((one, at) => one !== content.of[at])) {
     content = { of, value: summarize(value, new Units(pair, tokens, isWhole()), choice) };
@@ -253,7 +257,7 @@ function stateText() {
   if (pair === null) return list.isEmpty ? "No pair is tracked yet. Published pairs will appear here." : "";
   if (book.isTracked === false && book.value) return "This pair is no longer tracked. Its last order book is shown.";
   if (book.isTracked === false) return "This pair is not tracked. Its order book will appear here when it is published.";
-  return book.value || problem ? "" : "Loading the order book…";
+  return (book.value && hasPolled) || problem ? "" : "Loading the order book…";
 }
 
 function titleOf() {

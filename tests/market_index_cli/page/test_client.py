@@ -272,7 +272,7 @@ process.exit();
 """
     with silent() as service:
         assert [*map(json.loads, output(folder, program, service.port))] == [
-            "The service did not respond in time.",
+            "The stream was silent for 15 seconds.",
             [True] * 5,
         ]
 
