@@ -6,7 +6,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help help-all serve ledger browser test test-all coverage test-faults test-matrix fuzz nightly mutants seeded check docs wheel release openapi bench clean
+.PHONY: help help-all serve ledger browser test test-all coverage test-faults test-matrix fuzz nightly mutants seeded check docs wheel release npm openapi bench clean
 .DELETE_ON_ERROR:
 
 help: # show the tasks of a user
@@ -108,6 +108,10 @@ docs: .venv/docs.installed ## build the documentation site, build/site/index.htm
 
 wheel: .venv/check.installed # build the wheel, install it in new environments, and use it there
 	$(BIN)/python tests/wheel/use_the_wheel.py
+
+npm: # copy the JavaScript client into dist/npm, as a package that `npm publish` would take; nothing is published
+	mkdir -p dist/npm
+	cp npm/package.json LICENSE market_index_cli/page/static/client.js market_index_cli/page/static/client.d.ts dist/npm
 
 release: .venv/check.installed browser # build sdist and wheel into dist/, and check them: contents, use on the oldest and newest Python, tests of the sdist (PYTEST='-k prices' selects some)
 	$(BIN)/python tests/wheel/use_the_wheel.py dist

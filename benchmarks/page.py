@@ -16,6 +16,7 @@ from typing import Final
 from benchmarks.books import book
 from benchmarks.measure import Group, Row, alone
 from market_index import LiveIndex
+from market_index.display import Tokens
 from market_index_cli.page.routes import page_routes
 from market_index_cli.server.http_server import Server
 from market_index_cli.server.listeners import bind
@@ -47,7 +48,7 @@ def changes(count: int) -> Iterator[Row]:
 
     one = book(random.Random(12), LEVELS)
     live = LiveIndex([one])
-    app = create_app(live, routes=[Stream(live).route(), *page_routes()])
+    app = create_app(live, routes=[Stream(live).route(), *page_routes(live, Tokens())])
     listener = bind("127.0.0.1", 0)
     threading.Thread(target=Server(app).run, args=([listener],), daemon=True).start()
     with sync_playwright() as driver:

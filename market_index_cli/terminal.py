@@ -144,7 +144,7 @@ def _middle(book: OrderBook, display: Display) -> str:
     """Return the line between the asks and the bids."""
     state = " (crossed)" if book.is_crossed else " (locked)" if book.is_locked else ""
     spread, mid = (_like_bid(book, price, display) for price in (book.spread, book.mid))
-    share = "" if book.spread is None or book.mid is None else f", {_percent(book.spread, book.mid)} %"
+    share = "" if book.spread is None or book.mid is None else f", {percent(book.spread, book.mid)} %"
     return f"spread {spread}{share}{state}  mid {mid}  spot {display.price(book.pair, book.spot)}"
 
 
@@ -153,13 +153,13 @@ def _like_bid(book: OrderBook, price: Decimal | None, display: Display) -> str:
     return display.price(book.pair, price, book.best_bid and book.best_bid.price)
 
 
-def _percent(part: Decimal, whole: Decimal) -> str:
+def percent(part: Decimal, whole: Decimal) -> str:
     """Return a part in percent, with at most three significant digits; as on the page.
 
-    >>> _percent(Decimal(1), Decimal(3)), _percent(Decimal("-0.00002"), Decimal(1)), _percent(Decimal(0), Decimal(1))
+    >>> percent(Decimal(1), Decimal(3)), percent(Decimal("-0.00002"), Decimal(1)), percent(Decimal(0), Decimal(1))
     ('33.3', '-0.002', '0')
     """
-    return format(Context(3, ROUND_HALF_UP).divide(part, whole).scaleb(2), "f")
+    return format(Context(3, ROUND_HALF_UP).divide(part, whole).scaleb(2).normalize(), "f")
 
 
 def _more(count: int, what: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
 from market_index.display import Tokens
-from market_index_cli.page.routes import labels_json, page_routes
+from market_index_cli.page.routes import page_routes
 from market_index_http.operating import Health
 from tests.apps import composed
 from tests.command import SAMPLE
@@ -75,7 +75,7 @@ def app_with_page(live: LiveIndex, feed: FeedState | None = None, tokens: Tokens
     """Return an app with the page, and the stream of changes, whose books were published just now."""
     freshness = evolve(live.current.freshness, published_at=datetime.now(UTC))
     live.update((), freshness=freshness)
-    others = page_routes(labels_json(tokens or Tokens()))
+    others = page_routes(live, tokens or Tokens())
     return composed(live, stream=True, health=Health(feed or FeedState()), others=others)
 
 

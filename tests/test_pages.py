@@ -51,7 +51,6 @@ NOT_RUN = {
     "make test": "runs these tests",
     "pip install '.[server,ledger]'": "needs the package index",
     'market-index publish market.db "replay:recording.ndjson?loop"': "runs without end; run by test_record.py",
-    "node show.mjs http://127.0.0.1:8000/": "needs node; run by test_clients.py if it is installed",
     "market-index relay market.db tls://publisher:…@n1,n2,n3/books": _MACHINES,
     "market-index serve tls://reader:…@n1,n2,n3/books --max-age 1": _MACHINES,
 }

@@ -75,7 +75,7 @@ def test_make_serve_shows_a_sample_that_changes_until_a_signal(clone: Path):
                 assert chunk
         health = service.request("/healthz")
         assert (health.status, health.json["problem"]) == (200, None)
-        assert service.request("/tokens.json").json[str(SNEK)] == ["SNEK 279c909f", 0, ["SNEK", "Snek"]]
+        assert service.request("/tokens.json").json["assets"][str(SNEK)] == ["SNEK", "279c909f", 0, ["SNEK", "Snek"]]
         # Ctrl-C in a terminal.
         os.killpg(make.process.pid, signal.SIGINT)
         eventually(lambda: has_ended(make))

@@ -1,22 +1,27 @@
-"""The routes of the web page: one for each static file, and the labels of tokens.
+"""The routes of the web page: one for each static file, the list of its pairs, and the names of their assets.
 
-The page reads the two endpoints of the API and `/healthz`.
+The page reads these, the order-book endpoint, the stream of changes and `/healthz`.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from importlib.resources import files
 from typing import Final
 
+from starlette.requests import Request
+
+from market_index import LiveIndex
 from market_index.display import Tokens
+from market_index_cli.page.overview import Overview
+from market_index_http.bodies import Body, Response
 from market_index_http.routes import ExactRoute, file_route
 
 _CONTENT_TYPES: Final = {
     ".html": b"text/html; charset=utf-8",
     ".css": b"text/css; charset=utf-8",
     ".js": b"text/javascript; charset=utf-8",
-    ".json": b"application/json",
+    ".ts": b"text/plain; charset=utf-8",
 }
 
 # Only files of this server, and no inline script or style: the name of an asset is untrusted input.
@@ -31,27 +36,30 @@ _HEADERS: Final = (
 )
 
 
-def page_routes(labels: bytes = b"{}") -> list[ExactRoute]:
-    """Return the route `/` and one for each file that the page loads. `labels` is what `labels_json` returns.
+def page_routes(live: LiveIndex, tokens: Tokens) -> list[ExactRoute]:
+    """Return the route `/`, one for each file that the page loads, `/pairs.json` and `/tokens.json`.
 
     The page uses only relative addresses, so it works below any path of a proxy.
 
-    >>> [route.path for route in page_routes()][:3]
+    >>> [route.path for route in page_routes(LiveIndex(), Tokens())][:3]
     ['/', '/book.js', '/chart.js']
     """
     contents = {file.name: file.read_bytes() for file in (files("market_index_cli.page") / "static").iterdir()}
-    contents["tokens.json"] = labels
     paths = {"/" if name == "index.html" else f"/{name}": name for name in contents}
-    return [file_route(path, contents[name], _headers(name)) for path, name in sorted(paths.items())]
+    overview = Overview(live, tokens)
+    return [
+        *(file_route(path, contents[name], _headers(name)) for path, name in sorted(paths.items())),
+        ExactRoute("/pairs.json", _responder(overview.pairs)),
+        ExactRoute("/tokens.json", _responder(overview.tokens)),
+    ]
 
 
-def labels_json(tokens: Tokens) -> bytes:
-    """Return the label, the decimals or null, and the ticker and the name of each entry, by the identifier."""
-    labels = {
-        str(token.asset): (tokens.label(token.asset), token.decimals, [*filter(None, (token.ticker, token.name))])
-        for token in tokens.entries
-    }
-    return json.dumps(labels, separators=(",", ":")).encode()
+def _responder(body: Callable[[], Body]) -> Callable[[Request], Response]:
+    # No coroutine: Starlette calls it in a thread.
+    def respond(request: Request) -> Response:
+        return body().response(request.scope, _HEADERS)
+
+    return respond
 
 
 def _headers(name: str) -> tuple[tuple[bytes, bytes], ...]:

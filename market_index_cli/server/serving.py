@@ -22,7 +22,7 @@ from market_index.wire import AS_OF, PUBLISHED_AT, error_to_json
 from market_index_cli.console import loading
 from market_index_cli.errors import listen_errors
 from market_index_cli.logs import LOG
-from market_index_cli.page.routes import labels_json, page_routes
+from market_index_cli.page.routes import page_routes
 from market_index_cli.relay import opened_until_signal
 from market_index_cli.server.counters import Counters
 from market_index_cli.server.http_server import GRACE_SECONDS, Server, connections_allowed
@@ -119,7 +119,7 @@ def _serve(
         *probe_routes(live, health),
         metrics.route(),
         description_route(),
-        *page_routes(labels_json(tokens_of(settings.feed, tokens) or Tokens())),
+        *page_routes(live, tokens_of(settings.feed, tokens) or Tokens()),
     )
     app = create_app(live, max_age=settings.max_age, routes=routes, on_response=counters.count)
     if settings.cors_origin:

@@ -29,13 +29,15 @@ OTHER = OrderBook.from_levels(Pair(token(b"OTHER"), ADA), bids=[("1", 1)])
 
 def test_the_first_readable_book_is_shown_and_each_change_of_it(browser: Browser):
     live = LiveIndex([CROSSED, BOOK])
-    with visited(browser, live) as visit:
+    with visited(browser, live, expected="net::ERR_") as visit:
         page = visit.open_live()
         visit.becomes(visit.pairs, ["ADA/CROSSED", "SNEK/ADA"])
         visit.shows("h2", "SNEK/ADA")
         visit.becomes(visit.ladder, ladder_rows(BOOK))
         assert page.url.endswith(f"#base={SNEK}&quote=ADA")
         page.evaluate("document.querySelector('[data-price=\"3\"]').isKept = true")
+        # The list, too, has the price of the stream.
+        page.route("**/pairs.json", lambda route: route.abort())
         following = BOOK.apply(bids=[("4", 0), ("3.5", 12)], asks=[("5", 31)], spot="5")
         live.publish(following)
         # Two rows are marked: the new level, and the one whose amount grew.
@@ -43,8 +45,8 @@ def test_the_first_readable_book_is_shown_and_each_change_of_it(browser: Browser
         visit.becomes(visit.ladder, ladder_rows(following))
         visit.shows(".changed-at", re.compile("^changed "))
         visit.becomes(lambda: visit.facts().get("Spot"), "5")
-        visit.poll()
         visit.becomes(page.locator("#list .spot").all_text_contents, ["6", "5"])
+        page.unroute("**/pairs.json")
         visit.becomes(lambda: page.evaluate("document.querySelector('[data-price=\"3\"]').isKept"), True)
         # Another first pair does not replace what the visitor reads.
         live.publish(CROSSED.apply(bids=[("6", 0), ("4", 1)]), OTHER)
@@ -98,15 +100,91 @@ def test_every_book_is_shown_exactly(browser: Browser):
 
 
 @pytest.mark.thorough
-def test_a_browser_without_the_source_text_of_numbers_shows_none(browser: Browser):
+def test_a_browser_that_is_too_old_is_named_the_ones_that_are_not(browser: Browser):
     with visited(browser, LiveIndex(sample())) as visit:
-        visit.page.add_init_script(
-            "delete JSON.rawJSON; const parse = JSON.parse;"
-            "JSON.parse = (text, reviver) => parse(text, reviver && ((key, value) => reviver(key, value)));"
-        )
+        visit.page.add_init_script("delete AbortSignal.any;")
         visit.open(SNEK_ADA)
-        visit.contains("#alert", "This browser rounds large numbers. It must be Chrome 116,")
+        visit.shows(
+            "#alert", "This browser is too old for this page. It must be Chrome 116, Firefox 124, Safari 17.4 or later."
+        )
         assert visit.ladder() == []
+
+
+VISIBLE_ROWS = """() => {
+  const { top, bottom } = document.querySelector(".levels").getBoundingClientRect();
+  const isVisible = (row) => row.getBoundingClientRect().top >= top && row.getBoundingClientRect().bottom <= bottom;
+  return ["asks", "bids"].map((side) => [...document.querySelectorAll(`.${side} tr`)].filter(isVisible).length);
+}"""
+
+
+@pytest.mark.thorough
+def test_both_sides_are_visible_around_the_middle_until_the_visitor_scrolls_away(browser: Browser):
+    bids, asks = (
+        [(str(base + step * number), 10 + number) for number in range(40)] for base, step in ((900, -1), (1000, 1))
+    )
+    book = OrderBook.from_levels(SNEK_ADA, bids=bids, asks=asks)
+    live = LiveIndex([book])
+    with visited(browser, live) as visit:
+        page = visit.open_live(SNEK_ADA)
+        visit.has(".ladder tr[data-price]", 80)
+        shown_asks, shown_bids = page.evaluate(VISIBLE_ROWS)
+        assert min(shown_asks, shown_bids) >= 5
+        assert abs(shown_asks - shown_bids) <= 2, "the header may cover one"
+        # Rows above the middle do not move it.
+        live.publish(book := book.apply(asks=[(f"1000.{number}", 1) for number in range(1, 9)]))
+        visit.has(".ladder tr[data-price]", 88)
+        assert page.evaluate(VISIBLE_ROWS) == [shown_asks, shown_bids]
+        page.evaluate("document.querySelector('.levels').scrollTop = 0")
+        live.publish(book.apply(bids=[("900", 11)]))
+        visit.becomes(visit.marked, ["900"])
+        assert page.evaluate("document.querySelector('.levels').scrollTop") == 0
+
+
+@pytest.mark.thorough
+def test_an_order_a_price_of_the_chart_and_an_exact_number_are_read_out(browser: Browser):
+    with visited(browser, LiveIndex([BOOK])) as visit:
+        page = visit.open_live(SNEK_ADA)
+        page.get_by_role("textbox", name="Amount").fill("12")
+        visit.shows(".cost", "Buying 12 SNEK costs 60 ADA: 5 on average, 0 % worse than the best price.")
+        page.get_by_role("combobox", name="Order").select_option("Sell")
+        visit.shows(".cost", "Selling 12 SNEK brings 46 ADA: 3.83333333 on average, 4.17 % worse than the best price.")
+        page.locator(".chart").focus()
+        page.keyboard.press("ArrowLeft")
+        visit.shows(".readout", "Ask 5: buying 30 up to here costs 150, on average 5.")
+        page.keyboard.press("ArrowLeft")
+        visit.shows(".readout", "Bid 4: selling 10 up to here brings 40, on average 4.")
+        page.locator(".chart").click(position={"x": 70, "y": 100})
+        visit.shows(".readout", "Bid 3: selling 30 up to here brings 100, on average 3.33333.")
+        page.locator(".ladder tr[data-price='3']").click()
+        visit.shows(".exact", "3: 20")
+        page.locator("h2").click()
+        visit.shows(".exact", "")
+        # A price of one pair, or of one unit, is none of another.
+        page.get_by_role("combobox", name="Price step").select_option("every digit")
+        visit.contains(".readout", "Point at a price")
+
+
+@pytest.mark.thorough
+def test_a_book_without_a_stream_is_polled_and_names_are_requested_once(browser: Browser):
+    live = LiveIndex([BOOK])
+    with (
+        served(app_with_page(live)) as service,
+        visiting(browser, service.port, expected="net::ERR_") as visit,
+    ):
+        visit.page.route("**/stream?*", lambda route: route.abort())
+        page = visit.open_live(SNEK_ADA)
+        visit.shows("#transport", "polled every 5 s: no stream")
+        live.publish(BOOK.apply(bids=[("4.5", 11)]))
+        visit.poll()
+        visit.becomes(visit.marked, ["4.5"])
+        assert sum(url.endswith("/tokens.json") for url in visit.requested) == 1
+        live.publish(OTHER)
+        visit.poll()
+        visit.becomes(lambda: len(visit.pairs()), 2)
+        assert sum(url.endswith("/tokens.json") for url in visit.requested) == 2, "an unknown asset has appeared"
+        page.unroute("**/stream?*")
+        visit.poll()
+        visit.shows("#transport", "each change as it happens")
 
 
 @pytest.mark.thorough
@@ -156,6 +234,14 @@ def test_the_keyboard_searches_and_everything_has_a_name(browser: Browser):
     with visited(browser, LiveIndex(sample())) as visit:
         page = visit.open_live()
         page.keyboard.press("/")
+        page.keyboard.type("snek")
+        visit.becomes(lambda: visit.pairs()[-1], "MIN/SNEK")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("Enter")
+        visit.shows("h2", "SNEK/ADA")
+        page.keyboard.press("/")
         page.keyboard.type("min/sn")
         page.keyboard.press("Enter")
         visit.shows("h2", "MIN/SNEK")
@@ -200,7 +286,7 @@ def test_a_link_has_the_step_and_a_reversed_pair_leads_to_the_other(browser: Bro
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("width", [360, 768, 1440])
+@pytest.mark.parametrize("width", [320, 768, 1440])
 def test_the_page_fits_any_screen_below_the_path_of_a_proxy(browser: Browser, width: int):
     wide = widest()
     app = Starlette(routes=[Mount("/market/books", app_with_page(LiveIndex([*sample(), wide])))])

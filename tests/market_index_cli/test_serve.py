@@ -187,7 +187,7 @@ class TestVariables:
         service = configured.service
         assert service.pair_list().headers["cache-control"] == "max-age=7"
         assert service.request("/healthz").json["max_quiet_seconds"] == 1000
-        assert service.request("/tokens.json").json[str(SNEK)] == ["SNEK 279c909f", 0, ["SNEK", "Snek"]]
+        assert service.request("/tokens.json").json["assets"][str(SNEK)] == ["SNEK", "279c909f", 0, ["SNEK", "Snek"]]
         assert service.order_book(str(SNEK), "ADA").json["spot"] == "4123.5", "the API has no human units"
         eventually(lambda: f'"GET {LIST} HTTP/1.1" 200\n' in configured.stderr)
 
@@ -216,7 +216,12 @@ class TestVariables:
 
 def test_without_a_feed_the_sample_is_served_with_labels(tmp_path: Path):
     with running(tmp_path, "--port", 0) as command:
-        assert command.service.request("/tokens.json").json[str(SNEK)] == ["SNEK 279c909f", 0, ["SNEK", "Snek"]]
+        assert command.service.request("/tokens.json").json["assets"][str(SNEK)] == [
+            "SNEK",
+            "279c909f",
+            0,
+            ["SNEK", "Snek"],
+        ]
         assert untimed(command.stderr).startswith("sample:: 13 pairs, 0 records rejected\n")
 
 

@@ -6,10 +6,10 @@ import { element, pairName, replaceParts, setText } from "./elements.js";
 import { DepthChart } from "./chart.js";
 import { EVERY_DIGIT, grouped as groupedBook, steps } from "./grouping.js";
 import { Ladder } from "./ladder.js";
+import { MarketOrder } from "./order.js";
 import { unitsLine } from "./units.js";
 
 const FACTS = ["Spot", "Best bid", "Best ask", "Spread", "Mid"];
-const MAX_REQUESTED = 10;
 const COPIED_MILLISECONDS = 2000;
 const CROSSED =
   "Both orders could trade with each other. On an order-book exchange they stay until a transaction fills them, whose " +
@@ -58,24 +58,12 @@ export function summarize(book, units, choice) {
     [both ? midText : "none", mid],
   ].map(([shown, exact]) => [shown, exact ? text(exact) : ""]);
   const middle = both ? `mid ${midText} · spread ${share}` : "no spread";
-  return { bids, asks, spot, spotText, mid, midText, facts, state, sentence, middle, units, write };
+  return { bids, asks, spot, spotText, mid, midText, facts, state, sentence, middle, units, write, writePrice };
 }
 
 function stateOf({ bids: [bid], asks: [ask] }) {
   if (bid && ask) return ["", "locked", "crossed"][compare(bid.value, ask.value) + 1];
   return bid ? "no asks" : ask ? "no bids" : "empty";
-}
-
-/**
- * Return the first pair whose book has both sides and is neither crossed nor locked, else the first pair; null without
- * pairs. `request(pair)` returns a book, or null if there is none. At most ten books are requested.
- */
-export async function firstReadable(pairs, request) {
-  for (const pair of pairs.slice(0, MAX_REQUESTED)) {
-    const book = await request(pair);
-    if (book !== null && stateOf(book) === "") return pair;
-  }
-  return pairs[0] ?? null;
 }
 
 export class BookView {
@@ -100,6 +88,9 @@ export class BookView {
   #switch = element("input", { type: "checkbox", id: "smallest" });
   #switchLabel = element("label", { class: "switch" }, this.#switch, " Smallest units");
   #step = element("select", { id: "step" });
+  #order = new MarketOrder();
+  #links = element("p", { class: "remark links" });
+  #exact = element("p", { class: "exact", role: "status" });
   #ladder = new Ladder();
   #chart = new DepthChart();
   #body = element("div", { class: "body" }, this.#ladder.node, this.#chart.node);
@@ -115,6 +106,7 @@ export class BookView {
       element("label", { class: "switch" }, "Price step ", this.#step),
       this.#switchLabel,
     ),
+    this.#order.node,
     this.#body,
   );
   #key = null;
@@ -135,7 +127,13 @@ export class BookView {
         this.#details,
       ),
       this.#content,
+      this.#links,
+      this.#exact,
     );
+    // A screen without a pointer shows no tooltip. So a touch shows its text, until the next one.
+    this.#node.addEventListener("click", ({ target }) => {
+      setText(this.#exact, target.closest("[title]:not([title=''])")?.title ?? "");
+    });
   }
 
   /**
@@ -164,9 +162,11 @@ export class BookView {
       value.classList.toggle("none", exact === "");
       node.title = exact;
     });
-    this.#ladder.update(content, `${pair.key} ${isWhole} ${choice}`);
+    this.#order.update(value, content.units, { base: tokens.nameOf(pair.base), quote: tokens.nameOf(pair.quote) });
+    const key = `${pair.key} ${isWhole} ${choice}`;
+    this.#ladder.update(content, key);
     try {
-      this.#chart.update(content);
+      this.#chart.update(content, key);
     } catch (error) {
       // An error in the chart must not stop the ladder or the next request.
       reportError(error);
@@ -207,8 +207,17 @@ export class BookView {
     replaceParts(this.#title, title);
     setText(this.#identifiers.base, base);
     setText(this.#identifiers.quote, quote);
-    if (key !== this.#key) this.#details.open = false;
+    if (key === this.#key) return;
     this.#key = key;
+    this.#details.open = false;
+    setText(this.#exact, "");
+    const query = new URLSearchParams({ base, quote });
+    this.#links.replaceChildren(
+      element("a", { href: `trading-view/order-book?${query}` }, "This book as JSON"),
+      element("a", { href: `stream?${new URLSearchParams({ pairs: key })}` }, "Its stream of changes"),
+      element("a", { href: "trading-view/pair-list" }, "The list as JSON"),
+      element("a", { href: "openapi.json" }, "Description of the API"),
+    );
   }
 }
 

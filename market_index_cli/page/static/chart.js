@@ -3,6 +3,7 @@
 import * as exact from "./exact.js";
 import { ZERO, add, compare, subtract } from "./exact.js";
 import { svgElement, element, setText } from "./elements.js";
+import { averagePrice } from "./fills.js";
 
 const HEIGHT = 320;
 const TOP = 40;
@@ -11,11 +12,18 @@ const RIGHT = 14;
 const DIGIT_WIDTH = 6.9;
 const REACH_FACTOR = 3n;
 const MAX_LEVELS = 3000;
+const ABOUT_READOUT = "Point at a price, touch it, or use the arrow keys: what an order up to there costs.";
 
 export class DepthChart {
-  #drawing = svgElement("svg", { class: "chart", "aria-hidden": "true", height: String(HEIGHT) });
+  #drawing = svgElement("svg", { class: "chart", role: "img", tabindex: "0", height: String(HEIGHT) });
+  #readout = element("p", { class: "readout", role: "status" });
+  #pointer = svgElement("line", { class: "pointer", y1: TOP, y2: HEIGHT - BOTTOM });
+  /** The levels that are drawn, by price, and the one that is read out; null without one. */
+  #levels = [];
+  #read = null;
   #outside = element("p", { class: "remark" });
   #book = null;
+  #key = null;
   #scale = null;
   #width = 0;
   node = element(
@@ -23,6 +31,7 @@ export class DepthChart {
     { class: "panel depth-panel", "aria-label": "Depth chart" },
     element("h3", {}, "Depth"),
     this.#drawing,
+    this.#readout,
     element("p", { class: "remark" }, "Sum of the values from the best price on."),
     this.#outside,
   );
@@ -33,10 +42,26 @@ export class DepthChart {
       this.#width = Math.round(contentRect.width);
       this.#draw();
     }).observe(this.#drawing);
+    this.#drawing.setAttribute("aria-label", "Depth chart: the arrow keys read out its levels");
+    for (const name of ["pointermove", "pointerdown"]) {
+      this.#drawing.addEventListener(name, ({ clientX }) => {
+        this.#pointAt(clientX - this.#drawing.getBoundingClientRect().left);
+      });
+    }
+    this.#drawing.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const at = this.#levels.indexOf(this.#read);
+      const next = at < 0 ? this.#levels.findIndex(({ side }) => side === "Asks") : at + step;
+      this.#readOut(this.#levels[Math.min(Math.max(next, 0), this.#levels.length - 1)]);
+    });
   }
 
-  update(book) {
-    this.#book = book;
+  /** Show a book. No level is read out if the last book had another key, as in the ladder. */
+  update(book, key) {
+    if (key !== this.#key) this.#read = null;
+    [this.#book, this.#key] = [book, key];
     this.#draw();
   }
 
@@ -48,6 +73,7 @@ export class DepthChart {
     this.#drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
 
     const { low, high, bids, asks } = visibleLevels(book);
+    this.#levels = [...bids.toReversed(), ...asks];
     const [bidTotal, askTotal] = [bids, asks].map((side) => side.at(-1)?.total ?? ZERO);
     const most = compare(bidTotal, askTotal) > 0 ? bidTotal : askTotal;
     const values = exact.ticks(ZERO, most, 4);
@@ -66,10 +92,28 @@ export class DepthChart {
       ...steps(asks, "asks", this.#scale, left + width),
       ...(book.mid ? this.#mark("mid", book.mid, book.midText, 12) : []),
       ...(book.spot ? this.#mark("spot", book.spot, book.spotText, 28) : []),
+      this.#pointer,
     );
+    this.#pointer.setAttribute("visibility", this.#read === null ? "hidden" : "visible");
+    if (this.#read === null) setText(this.#readout, ABOUT_READOUT);
+    else this.#pointAt(x(this.#read.value));
 
     const isCut = bids.length + asks.length < book.bids.length + book.asks.length;
     setText(this.#outside, isCut ? "Levels far from the middle are outside the chart." : "");
+  }
+
+  /** Read out the level that is next to a place. */
+  #pointAt(place) {
+    const distances = this.#levels.map(({ value }) => Math.abs(this.#scale.x(value) - place));
+    this.#readOut(this.#levels[distances.indexOf(Math.min(...distances))]);
+  }
+
+  #readOut(level) {
+    this.#read = level;
+    const x = this.#scale.x(level.value);
+    for (const name of ["x1", "x2"]) this.#pointer.setAttribute(name, x);
+    this.#pointer.setAttribute("visibility", "visible");
+    setText(this.#readout, readout(level, this.#book));
   }
 
   #valueTick(tick, label) {
@@ -134,8 +178,22 @@ export function visibleLevels(book) {
 }
 
 function withTotals(levels, side, units) {
-  let total = ZERO;
-  return levels.slice(0, MAX_LEVELS).map((level) => ({ ...level, side, total: (total = add(total, units.worth(level))) }));
+  let [total, amount] = [ZERO, 0n];
+  return levels.slice(0, MAX_LEVELS).map((level) => {
+    total = add(total, units.worth(level));
+    amount += level.amount;
+    return { ...level, side, total, sum: amount };
+  });
+}
+
+/** Return the sentence about a level: its price, and what a market order down to it, or up to it, trades. */
+export function readout({ side, value, total, sum }, { units, write, writePrice }) {
+  const [isPurchase, amount] = [side === "Asks", units.amount(sum)];
+  // Both are in the same units, so that their quotient is a price in these units.
+  const average = averagePrice({ filled: amount.coefficient, paid: exact.shifted(total, amount.places) }, isPurchase);
+  const [order, trade] = isPurchase ? ["buying", "costs"] : ["selling", "brings"];
+  return `${isPurchase ? "Ask" : "Bid"} ${exact.fitting(value)}: ${order} ${write(amount)} up to here ${trade} ` +
+    `${write(total)}, on average ${writePrice(average)}.`;
 }
 
 /** Return as many round prices as fit below the chart, each with its label. */

@@ -9,11 +9,6 @@ const MAX_DIGITS = 9;
 const MAX_LENGTH = 16;
 const WORDS = { 6: "M", 9: "B", 12: "T" };
 
-/** Parse a JSON text whose numbers are integers: each becomes a BigInt. JSON.parse alone rounds those above 2^53. */
-export function parseExact(text) {
-  return JSON.parse(text, (_, value, context) => (typeof value === "number" ? BigInt(context.source) : value));
-}
-
 /** Return the decimal of a price's text: a coefficient and its number of decimal places. */
 export function decimal(text) {
   const match = typeof text === "string" ? DECIMAL.exec(text) : null;
@@ -60,6 +55,13 @@ export function times(value, factor) {
 
 export function product(one, other) {
   return { coefficient: one.coefficient * other.coefficient, places: one.places + other.places };
+}
+
+/** Return the quotient of two decimals above 0 with so many decimal places, rounded down, or up with `isUp`. */
+export function quotient(dividend, divisor, places, isUp) {
+  const [part, unit] = aligned(dividend, divisor);
+  const scaledPart = part * 10n ** BigInt(places);
+  return { coefficient: scaledPart / unit + (isUp && scaledPart % unit ? 1n : 0n), places };
 }
 
 /** Return a decimal times a power of ten. */
@@ -109,6 +111,12 @@ export function readablePrice(value, exponent = lastDigit(value)) {
   return fitting(rounded(value, Math.max(Math.min(exponent, first), first - MAX_DIGITS + 1)));
 }
 
+/** Return the decimal of an amount that people type, such as `1,234.5`; null if it is none. */
+export function typed(text) {
+  const plain = text.replace(/[,\s_]/g, "");
+  return DECIMAL.test(plain) ? decimal(plain) : null;
+}
+
 /** Return the text of a level's price: bids down, asks up. Far from the best price, it may have very many digits. */
 export function levelPrice(value, isUp) {
   return fitting(multiple(value, powerOfTen(magnitude(value) - MAX_DIGITS + 1), isUp));
@@ -116,8 +124,7 @@ export function levelPrice(value, isUp) {
 
 /** Return a part of a number in percent, with three significant digits. */
 export function percent(part, all) {
-  const [dividend, divisor] = aligned(part, all);
-  const value = { coefficient: (dividend * 10n ** 32n) / divisor, places: 30 };
+  const value = shifted(quotient(part, all, 32, false), 2);
   return `${fitting(rounded(value, magnitude(value) - 2))} %`;
 }
 

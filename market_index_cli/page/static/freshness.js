@@ -32,12 +32,30 @@ export class Freshness {
   #report = null;
   #requestedAt = 0;
   #watchedSince = null;
+  #publishedAt = -Infinity;
 
   /** Store a response of /healthz (null without one), with the times of the request and of its arrival. */
   take(response, requestedAt, arrivedAt) {
     this.#report = parse(response);
     this.#requestedAt = requestedAt;
-    if (this.#report !== null) this.#watchedSince ??= arrivedAt;
+    if (this.#report === null) return;
+    this.#watchedSince ??= arrivedAt;
+    // The report may be older than the last version of the stream.
+    if (this.#publishedAt > requestedAt) this.published(this.#publishedAt);
+  }
+
+  /** Store that a version was published just now: the stream reports it sooner. */
+  published(now) {
+    this.#publishedAt = now;
+    if (this.#report === null) return;
+    // In terms of the report, whose ages are those at its request.
+    const since = this.#requestedAt - now;
+    Object.assign(this.#report, { age: since, quiet: since });
+  }
+
+  /** What the service reflected at the last report; null if it is not known. */
+  get asOf() {
+    return this.#report?.asOf ?? null;
   }
 
   /** Forget everything: a restarted service has loaded its feed again. */
@@ -81,8 +99,9 @@ function parse(response) {
     quiet: quiet === null ? null : quiet * 1000,
     maxQuiet: typeof maxQuiet === "number" ? maxQuiet * 1000 : MAX_QUIET_MILLISECONDS,
     problem: response.problem ?? null,
+    asOf: response.as_of ?? null,
     hasPublishTime: typeof response.published_at === "string",
-    isHealthy: response.isHealthy,
+    isHealthy: response.error === undefined,
     error: String(response.error ?? ""),
   };
 }

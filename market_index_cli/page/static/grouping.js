@@ -4,6 +4,7 @@ import * as exact from "./exact.js";
 
 const FACTORS = [1n, 2n, 5n, 10n, 20n, 50n, 100n, 1000n, 10000n];
 const SMALLEST_STEP = { coefficient: 1n, places: 28 };
+const MAX_AMOUNT = 2n ** 64n - 1n;
 /** The choice of a step without grouping. */
 export const EVERY_DIGIT = "every";
 
@@ -27,10 +28,15 @@ export function stepChoice(text) {
   return /^[\d.]{1,64}$/.test(text ?? "") && /^0*[125]0*$/.test(text.replace(".", "")) ? text : "";
 }
 
-/** Return a parsed book with levels grouped by a choice, each with the `prices` that it sums. */
+/**
+ * Return a parsed book with levels grouped by a choice, each with the `prices` that it sums. If a sum were too large for a
+ * level, the book stays as it is, as on the terminal.
+ */
 export function grouped(book, choice) {
   const step = choice === EVERY_DIGIT ? null : choice ? exact.decimal(choice) : defaultStep(book);
-  return { ...book, bids: group(book.bids, step, false), asks: group(book.asks, step, true) };
+  const [bids, asks] = [group(book.bids, step, false), group(book.asks, step, true)];
+  const isTooLarge = step !== null && [...bids, ...asks].some(({ amount }) => amount > MAX_AMOUNT);
+  return isTooLarge ? grouped(book, EVERY_DIGIT) : { ...book, bids, asks };
 }
 
 /** Group the levels of a side by the rules of the library: bids down, asks up. */

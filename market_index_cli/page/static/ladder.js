@@ -4,7 +4,7 @@
 import { ZERO, add, compare, grouped, position, text } from "./exact.js";
 import { element, setChildren, setText } from "./elements.js";
 
-const INITIAL_LEVELS = 15;
+const INITIAL_LEVELS = 50;
 const MORE_LEVELS = 100;
 const COLUMNS = ["amount", "value", "total"];
 const CHANGED = [{ background: "var(--selected)", boxShadow: "inset 0 0 0 2px var(--accent)" }, {}];
@@ -34,20 +34,37 @@ export class Ladder {
   );
   #book = null;
   #key = null;
+  /** Scrolls the levels around the middle, which is in view until the visitor scrolls away. */
+  #scroller = element("div", { class: "levels", tabindex: "0" }, this.#asks.more, this.#table, this.#bids.more);
+  #centre = 0;
   node = element(
     "section",
-    { class: "panel", "aria-label": "Ladder" },
-    this.#asks.more,
-    this.#table,
-    this.#bids.more,
+    { class: "panel ladder-panel", "aria-label": "Ladder" },
+    this.#scroller,
     element("p", { class: "remark legend" }, "Bar: value of the level. Total: value from the best price on."),
   );
 
+  constructor() {
+    new ResizeObserver(() => this.#centred(() => {})).observe(this.#scroller);
+  }
+
   /** Show a book. No row counts as changed if the last book had another key: that of another pair or of other units. */
   update(book, key) {
-    if (key !== this.#key) for (const side of [this.#asks, this.#bids]) side.reset();
+    const isOther = key !== this.#key;
+    if (isOther) for (const side of [this.#asks, this.#bids]) side.reset();
     [this.#book, this.#key] = [book, key];
-    this.#show();
+    this.#centred(() => this.#show(), isOther);
+  }
+
+  /** Update the rows, and keep the middle in the centre where it is there; with `isForced`, move it there. */
+  #centred(update, isForced = false) {
+    const isCentred = isForced || Math.abs(this.#scroller.scrollTop - this.#centre) < 2;
+    update();
+    if (!isCentred) return;
+    const row = this.#middle.parentElement;
+    const room = this.#scroller.clientHeight + this.#table.tHead.offsetHeight;
+    this.#scroller.scrollTop = row.offsetTop + (row.offsetHeight - room) / 2;
+    this.#centre = this.#scroller.scrollTop;
   }
 
   #show() {

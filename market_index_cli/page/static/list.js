@@ -1,6 +1,6 @@
 // The list of pairs, with a search.
 
-import { decimal, grouped, readablePrice, text } from "./exact.js";
+import { add, compare, decimal, grouped, half, percent, readable, readablePrice, subtract, text, whole } from "./exact.js";
 import { element, pairName, setChildren, setText } from "./elements.js";
 import { fragment } from "./book.js";
 import { Tokens } from "./names.js";
@@ -9,8 +9,11 @@ import { Units } from "./units.js";
 
 const MAX_ROWS = 500;
 const MIN_IDENTIFIER_LENGTH = 4;
+// TOK2 before TOK10.
+const COLLATOR = new Intl.Collator("en", { numeric: true });
 
 export class PairList {
+  #nav = document.getElementById("pairs");
   #search = document.getElementById("search");
   #count = document.getElementById("count");
   #list = document.getElementById("list");
@@ -19,8 +22,11 @@ export class PairList {
   #tokens = new Tokens();
   #isWhole = true;
   #entries = new Map();
+  #byName = [];
   #rows = new Map();
   #selected = null;
+  /** The rows of the service that are shown. */
+  source = null;
 
   /** `showList()` leaves the book where the screen has no room for the list beside it. */
   constructor(showList) {
@@ -28,7 +34,9 @@ export class PairList {
     this.#search.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.isComposing) this.#list.querySelector("a")?.click();
     });
-    this.#order.value = setting("order") === "ledger" ? "ledger" : "name";
+    this.#nav.addEventListener("keydown", (event) => this.#move(event));
+    this.#order.value = setting("order");
+    if (this.#order.selectedIndex < 0) this.#order.value = "name";
     this.#order.addEventListener("change", () => {
       keepSetting("order", this.#order.value);
       this.#showTop();
@@ -42,28 +50,44 @@ export class PairList {
     });
   }
 
-  /** Show these pairs. */
-  update(pairs) {
-    const before = this.#entries;
-    this.#entries = new Map(
-      pairs.map((pair) => [pair.key, Object.assign(before.get(pair.key) ?? this.#entry(pair), { spot: pair.spot })]),
-    );
+  /** Show these rows of the service, by the names of tokens, in whole units or in smallest units. */
+  update(source, tokens, isWhole) {
+    const before = tokens === this.#tokens && isWhole === this.#isWhole ? this.#entries : new Map();
+    if (tokens !== this.#tokens) this.#rows.clear();
+    [this.source, this.#tokens, this.#isWhole] = [source, tokens, isWhole];
+    this.#entries = new Map();
+    for (const [base, quote, spot, bid, ask, liquidity] of source) {
+      const key = `${base}/${quote}`;
+      const entry = before.get(key) ?? this.#entry(base, quote, key);
+      const prices = [spot, bid, ask].map((price) => price && decimal(price));
+      this.#entries.set(key, withPrices(entry, ...prices, liquidity === null ? -1n : BigInt(liquidity)));
+    }
+    if (this.#entries.size !== before.size || [...this.#entries.keys()].some((key) => !before.has(key))) {
+      this.#byName = [...this.#entries.values()].sort(ORDERS.name);
+    }
     this.#show();
   }
 
-  /** Show names and spot prices by a token registry, in whole units or in smallest units. */
+  /** Show the names and units from now on. */
   display(tokens, isWhole) {
-    const pairs = [...this.#entries.values()];
-    if (tokens !== this.#tokens) this.#rows.clear();
-    [this.#tokens, this.#isWhole] = [tokens, isWhole];
-    this.#entries.clear();
-    if (pairs.length > 0) this.update(pairs);
+    if (this.source !== null) this.update(this.source, tokens, isWhole);
   }
 
-  /** The pairs that may be shown if none was selected: first those with a spot price. */
-  get candidates() {
-    const pairs = this.#sorted([...this.#entries.values()]);
-    return [...pairs.filter((one) => one.spot !== null), ...pairs.filter((one) => one.spot === null)];
+  /** Show the prices of a book, which is newer than the row of the service. */
+  take(key, { spot, bids, asks }) {
+    const entry = this.#entries.get(key);
+    if (!entry) return;
+    withPrices(entry, spot?.value ?? null, bids[0]?.value ?? null, asks[0]?.value ?? null, entry.liquidity);
+    this.#showPrices(entry);
+  }
+
+  /** The pair that is shown if none was selected; null without pairs. */
+  get firstReadable() {
+    return firstReadable(this.#sorted());
+  }
+
+  get isEmpty() {
+    return this.source?.length === 0;
   }
 
   /** Mark the selected pair. */
@@ -81,23 +105,47 @@ export class PairList {
     this.#show();
   }
 
+  /** Move between the search and the links with the arrow keys. */
+  #move(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const stops = [this.#search, ...this.#list.querySelectorAll("a")];
+    const at = stops.indexOf(document.activeElement);
+    if (!step || at < 0 || event.isComposing) return;
+    event.preventDefault();
+    stops[Math.min(Math.max(at + step, 0), stops.length - 1)].focus();
+  }
+
   #show() {
     const terms = this.#search.value.toLowerCase().split(/[\s/]+/).filter(Boolean);
-    const found = matching(this.#sorted([...this.#entries.values()]), terms);
+    const found = matching(this.#sorted(), terms);
     const shown = found.slice(0, MAX_ROWS);
     this.#rows = new Map(shown.map((one) => [one.key, this.#rows.get(one.key) ?? row(one)]));
     setChildren(this.#list, [...this.#rows.values()]);
-    for (const { key, spot, units } of shown) {
-      const link = this.#rows.get(key).firstElementChild;
-      const cell = link.querySelector(".spot");
-      const price = spot && units.price(decimal(spot));
-      setText(cell, price ? readablePrice(price) : "no spot");
-      cell.title = price ? text(price) : "";
-      cell.classList.toggle("none", !price);
-      if (key === this.#selected) link.setAttribute("aria-current", "true");
+    for (const one of shown) {
+      this.#showPrices(one);
+      const link = this.#rows.get(one.key).firstElementChild;
+      if (one.key === this.#selected) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     }
     this.#showCount(found.length, terms.length > 0);
+  }
+
+  #showPrices({ key, spot, bid, ask, spread, liquidity, units }) {
+    const link = this.#rows.get(key)?.firstElementChild;
+    if (!link) return;
+    const write = (selector, price, none) => {
+      const cell = link.querySelector(selector);
+      const value = price && units.price(price);
+      setText(cell, value ? readablePrice(value) : none);
+      cell.title = value ? text(value) : "";
+      cell.classList.toggle("none", !value);
+    };
+    write(".spot", spot, "no spot");
+    write(".bid", bid, "no bid");
+    write(".ask", ask, "no ask");
+    setText(link.querySelector(".spread"), spread ? percent(subtract(ask, bid), half(add(bid, ask))) : "");
+    const ada = liquidity < 0n ? "" : `₳ ${readable(whole(liquidity / 1_000_000n))}`;
+    setText(link.querySelector(".liquidity"), ada);
   }
 
   #showCount(found, isSearched) {
@@ -109,20 +157,23 @@ export class PairList {
     setText(this.#more, hidden ? `${grouped(BigInt(hidden))} more pairs are not shown: search for them.` : "");
   }
 
-  #sorted(entries) {
-    return this.#order.value === "ledger" ? entries : entries.sort(byName);
+  #sorted() {
+    const order = this.#order.value;
+    if (order === "ledger") return [...this.#entries.values()];
+    return order === "name" ? this.#byName : this.#byName.toSorted(ORDERS[order]);
   }
 
-  #entry({ base, quote, key }) {
+  #entry(base, quote, key) {
     const assets = [base, quote];
     const names = assets.map((id) => this.#tokens.nameParts(id));
-    const texts = [...names.map(([name]) => name), ...assets.flatMap((id) => this.#tokens.others(id))];
+    const texts = assets.map((id, at) => [names[at][0], ...this.#tokens.others(id)].map((name) => name.toLowerCase()));
     return {
       base,
       quote,
       key,
       names,
-      folded: texts.map((name) => name.toLowerCase()),
+      folded: texts.flat(),
+      hasAda: assets.includes("ADA"),
       // Most explorers write policy id and asset name without a separator.
       identifiers: assets.flatMap((id) => [id, id.replace(":", "")]).join(" ").toLowerCase(),
       units: new Units({ base, quote }, this.#tokens, this.#isWhole),
@@ -130,16 +181,51 @@ export class PairList {
   }
 }
 
-function byName(one, other) {
-  const [[base, quote], [otherBase, otherQuote]] = [one.folded, other.folded];
-  return base < otherBase ? -1 : base > otherBase ? 1 : quote < otherQuote ? -1 : quote > otherQuote ? 1 : 0;
+/** Return the first entry whose best bid is below its best ask, and with a spot price if there is one; null without entries. */
+export function firstReadable(entries) {
+  const readable = entries.filter(({ spread }) => spread && spread.coefficient > 0n);
+  const best = readable.length > 0 ? readable : entries;
+  return best.find(({ spot }) => spot) ?? best[0] ?? null;
 }
 
-/** Return the entries that match all terms, those with the best rank first. */
-function matching(entries, terms) {
-  const ranks = [[], [], [], []];
-  for (const one of entries) ranks[Math.max(0, ...terms.map((term) => termRank(one, term)))]?.push(one);
-  return ranks.flat();
+/** Return an entry with its prices and its spread. */
+export function withPrices(entry, spot, bid, ask, liquidity) {
+  return Object.assign(entry, { spot, bid, ask, liquidity, spread: bid && ask ? subtract(ask, bid) : null });
+}
+
+function byName({ names: [[base], [quote]] }, { names: [[otherBase], [otherQuote]] }) {
+  return COLLATOR.compare(base, otherBase) || COLLATOR.compare(quote, otherQuote);
+}
+
+function byLiquidity(one, other) {
+  return one.liquidity > other.liquidity ? -1 : one.liquidity < other.liquidity ? 1 : 0;
+}
+
+/** The smallest part of the price first; pairs without a spread last. */
+function bySpread(one, other) {
+  if (!one.spread || !other.spread) return Boolean(other.spread) - Boolean(one.spread);
+  return compare(cross(one.spread, other), cross(other.spread, one));
+}
+
+/** Return a spread times the sum of the best prices of another entry: so two parts are compared without a division. */
+function cross(spread, { bid, ask }) {
+  const sum = add(bid, ask);
+  return { coefficient: spread.coefficient * sum.coefficient, places: spread.places + sum.places };
+}
+
+export const ORDERS = { name: byName, liquidity: byLiquidity, spread: bySpread };
+
+/**
+ * Return the entries that match all terms, the best match first: by rank, then pairs with
+ * ADA, then by liquidity. Without terms all, in their order.
+ */
+export function matching(entries, terms) {
+  if (terms.length === 0) return entries;
+  const ranked = entries.map((one) => ({ one, rank: Math.max(...terms.map((term) => termRank(one, term))) }));
+  return ranked
+    .filter(({ rank }) => rank < 4)
+    .sort((a, b) => a.rank - b.rank || b.one.hasAda - a.one.hasAda || byLiquidity(a.one, b.one))
+    .map(({ one }) => one);
 }
 
 /** Return the rank of a term: 0 equals a name, 1 starts a name, 2 is in a name, 3 is in an identifier, 4 no match. */
@@ -153,12 +239,16 @@ function termRank({ folded, identifiers }, term) {
 
 function row({ base, quote, key, names }) {
   const [[baseName, basePolicy], [quoteName, quotePolicy]] = names;
+  const best = ["bid", "ask"].map((side) => element("span", { class: side }));
   const link = element(
     "a",
     { href: fragment({ base, quote }), "data-key": key },
     element("span", { class: "name" }, ...pairName(baseName, quoteName)),
     element("span", { class: "spot" }),
+    element("span", { class: "best" }, best[0], " / ", best[1]),
+    element("span", { class: "spread" }),
     element("span", { class: "policies" }, [basePolicy, quotePolicy].filter(Boolean).join(" / ")),
+    element("span", { class: "liquidity", title: "ADA of both sides within 2 % of the midpoint" }),
   );
   return element("li", {}, link);
 }

@@ -18,6 +18,16 @@ export class Units {
     return shifted(value, this.#shift);
   }
 
+  /** Return a value, a price times an amount, in these units. */
+  value(value) {
+    return shifted(value, this.#shift - this.#places);
+  }
+
+  /** Return the amount in smallest units that has this number in these units, rounded down. */
+  smallest(number) {
+    return shifted(number, this.#places).coefficient / 10n ** BigInt(Math.max(number.places - this.#places, 0));
+  }
+
   /** Return an amount, or a total, in these units. */
   amount(amount) {
     return shifted(whole(amount), -this.#places);

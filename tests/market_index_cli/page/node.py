@@ -31,11 +31,8 @@ def run(folder: Path, program: str, given: object = None, *arguments: str) -> li
     for file in PAGE.glob("*.js"):
         (folder / f"{file.stem}.mjs").write_text(re.sub(r'"(\./\w+)\.js"', r'"\1.mjs"', file.read_text()))
     (folder / "program.mjs").write_text(READ + program)
-    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
-    # Before version 21, the source text of numbers is an option.
-    options = ["--harmony-json-parse-with-source"] if int(version[1:].split(".")[0]) < 21 else []
     done = subprocess.run(
-        [node, *options, folder / "program.mjs", *arguments],
+        [node, folder / "program.mjs", *arguments],
         input=json.dumps(given),
         capture_output=True,
         text=True,

@@ -1,10 +1,11 @@
-"""The states of a book on the page, and which pair it shows first: the JavaScript module book.js, run by node."""
+"""The books of the page: its JavaScript modules book.js, chart.js, fills.js and grouping.js, run by node."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from decimal import Decimal
+from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -16,31 +17,41 @@ from tests.market_index_cli.page import node
 from tests.page import SNEK_ADA, sample
 
 NODE = """
-import { firstReadable, summarize } from "./book.mjs";
-import { decimal } from "./exact.mjs";
+import { summarize } from "./book.mjs";
+import { withChange } from "./client.mjs";
+import { decimal, text } from "./exact.mjs";
+import { averagePrice, simulateFill, slippage } from "./fills.mjs";
 import { grouped, stepChoice, steps } from "./grouping.mjs";
 import { Tokens } from "./names.mjs";
-import { withChanges } from "./service.mjs";
+import { orderSentence } from "./order.mjs";
 import { Units } from "./units.mjs";
-const { books, choices, groupings, stepChoices, changes } = given;
+const { books, fills, orders, groupings, stepChoices, changes } = given;
 const level = (entry) => Array.isArray(entry) ? entry : [entry, "1"];
 const levels = (entries) => entries.map(level).map(([price, amount]) => (
   { price, value: decimal(price), amount: BigInt(amount) }));
 const parsed = ([bids, asks]) => ({ spot: null, bids: levels(bids), asks: levels(asks) });
 const units = new Units({ base: "ADA", quote: "ADA" }, new Tokens(), false);
 const printed = (side) => side.map((one) => [one.price, String(one.amount)]);
-const first = async (books) => {
-  const requested = [];
-  const pair = await firstReadable(books.map((_, at) => at), async (at) => {
-    requested.push(at);
-    return books[at] && parsed(books[at]);
-  });
-  return [pair, requested];
+const asSent = ([bids, asks]) => {
+  const side = (entries) => entries.map(([price, amount]) => ({ price, accumulated_liquidity: BigInt(amount) }));
+  return { spot: null, bids: side(bids), asks: side(asks) };
 };
 console.log(JSON.stringify({
   states: books.map(parsed).map((book) => summarize(book, units, "")).map(({ facts, state, sentence, middle }) =>
     [state, sentence, middle, ...facts.slice(3).map(([shown]) => shown)]),
-  choices: await Promise.all(choices.map(first)),
+  fills: fills.map(([book, isPurchase, amount]) => {
+    const taken = parsed(book)[isPurchase ? "asks" : "bids"];
+    const fill = simulateFill(taken, BigInt(amount));
+    const average = averagePrice(fill, isPurchase);
+    return [
+      String(fill.filled), text(fill.paid), fill.worst && text(fill.worst), fill.complete, average && text(average),
+      average && text(slippage(average, taken[0].value)),
+    ];
+  }),
+  orders: orders.map(([isPurchase, entered]) => {
+    const book = parsed([[["4", "10"], ["3", "20"]], [["5", "30"]]]);
+    return orderSentence(book, units, isPurchase, entered, { base: "A", quote: "B" });
+  }),
   groupings: groupings.map(([book, choice]) => {
     const { bids, asks } = grouped(parsed(book), choice);
     const shown = summarize(parsed(book), units, choice);
@@ -50,15 +61,15 @@ console.log(JSON.stringify({
   }),
   stepChoices: stepChoices.map(stepChoice),
   changes: changes.map(([before, change]) => {
-    const { bids, asks } = withChanges(parsed(before), parsed(change));
-    return [printed(bids), printed(asks)];
+    const { bids, asks } = withChange(asSent(before), asSent(change));
+    return [bids, asks].map((side) => side.map((one) => [one.price, String(one.accumulated_liquidity)]));
   }),
 }));
 """
 
 CHART = """
-import { visibleLevels } from "./chart.mjs";
-import { decimal, text } from "./exact.mjs";
+import { readout, visibleLevels } from "./chart.mjs";
+import { decimal, readable, readablePrice, text } from "./exact.mjs";
 import { Tokens } from "./names.mjs";
 import { Units } from "./units.mjs";
 const units = new Units({ base: "ADA", quote: "ADA" }, new Tokens(), false);
@@ -69,7 +80,9 @@ const side = (entries) => entries.map(([price, amount]) => {
 const [bids, asks] = [given.bids, given.asks].map(side);
 const { low, high, ...sides } = visibleLevels({ bids, asks, mid: decimal("0.995"), units });
 const totals = Object.entries(sides).map(([name, levels]) => [name, levels.map((level) => text(level.total))]);
-console.log(JSON.stringify({ low: text(low), high: text(high), ...Object.fromEntries(totals) }));
+const shown = { units, write: readable, writePrice: readablePrice };
+const sentences = [sides.bids[1], sides.asks[1]].map((level) => readout(level, shown));
+console.log(JSON.stringify({ sentences, low: text(low), high: text(high), ...Object.fromEntries(totals) }));
 """
 
 APART, CROSSED, LOCKED = [["4", "3"], ["5"]], [["6", "4"], ["5", "7"]], [["5"], ["5"]]
@@ -121,17 +134,18 @@ LONG = OrderBook.from_levels(
     bids=[("0.0000012499934917464313811661", 1), ("0.0000012499934817464313811661", 1)],
     asks=[("0.0000013", 1)],
 )
+TOO_LARGE = OrderBook.from_levels(SNEK_ADA, bids=[("1.2", 2**64 - 1), ("1.1", 2**64 - 1)], asks=[("5", 1)])
+"""The sum of its bids is larger than an amount may be."""
 MAX_LINE = 16
 """The most characters of a price that fits in one line, at any width of the page."""
 
-# The books of the pairs (None: retracted), the chosen pair, and how many books were requested.
-CHOICES: list[tuple[Sequence[object], int | None, int]] = [
-    ([], None, 0),
-    ([APART, APART], 0, 1),
-    ([CROSSED, LOCKED, BIDS, ASKS, EMPTY, None, APART, APART], 6, 7),
-    ([EMPTY, CROSSED], 0, 2),
-    ([CROSSED] * 10 + [APART], 0, 10),
-]
+ORDERS = {
+    (True, "31"): "Buying 30 A costs 150 B: 5 on average, 0 % worse than the best price. The book has no more.",
+    (False, " 1_5 "): "Selling 15 A brings 55 B: 3.66666666 on average, 8.33 % worse than the best price.",
+    (True, "0"): "The amount must be above 0.",
+    (True, "x"): "The amount must be a number, such as 1,500.5.",
+    (True, " "): "",
+}
 
 
 def entries(book: OrderBook) -> tuple[list[tuple[str, str]], ...]:
@@ -167,6 +181,7 @@ def groupings() -> list[tuple[OrderBook, str]]:
             OrderBook.from_levels(SNEK_ADA, bids=[("0.3", 1), ("0.2", 2)], asks=[("79228162514264337593543950335", 1)]),
             "1",
         ),
+        (TOO_LARGE, "1"),
     ]
 
 
@@ -180,7 +195,8 @@ def computed(tmp_path_factory: pytest.TempPathFactory) -> Any:
             for one, other in pairwise(random_books())
         ],
         "books": [book for book, _ in STATES.values()],
-        "choices": [books for books, *_ in CHOICES],
+        "fills": [(entries(book), side is Side.ASK, str(amount)) for book, side, amount in fills()],
+        "orders": list(ORDERS),
     }
     [found] = node.run(tmp_path_factory.mktemp("modules"), NODE, given)
     return found
@@ -190,15 +206,42 @@ def test_each_state_of_a_book_is_named_and_explained(computed: Any):
     assert dict(zip(STATES, computed["states"], strict=True)) == {name: state for name, (_, state) in STATES.items()}
 
 
-def test_the_first_pair_has_both_sides_and_is_not_crossed(computed: Any):
-    assert computed["choices"] == [[chosen, [*range(requested)]] for _, chosen, requested in CHOICES]
+def fills() -> list[tuple[OrderBook, Side, int]]:
+    """Return market orders: amounts below, at and above what a side has."""
+    drawn = random.Random(6)
+    made = []
+    for book in random_books():
+        for side, levels in ((Side.BID, book.bids), (Side.ASK, book.asks)):
+            total = sum(level.accumulated_liquidity for level in levels)
+            amounts = (0, 1, levels[0].accumulated_liquidity, drawn.randrange(total), total, total + 1)
+            made += [(book, side, amount) for amount in amounts]
+    return made
+
+
+def test_a_market_order_is_computed_as_exactly_as_by_the_library(computed: Any):
+    for (book, side, amount), result in zip(fills(), computed["fills"], strict=True):
+        filled, paid, worst, complete, average, worse = result
+        expected = book.simulate_fill(side, amount)
+        assert (int(filled), Decimal(paid), complete) == (expected.filled, expected.paid, expected.complete)
+        assert (worst and Decimal(worst)) == expected.worst_price
+        assert (average is None) == (expected.average_price is None)
+        slippage = expected.slippage(expected.best_price)
+        if slippage is not None and expected.best_price is not None:
+            exact = Fraction(expected.paid) / expected.filled
+            assert abs(Fraction(average) - exact) < Fraction(1, 10**40)
+            assert Fraction(average) >= exact if side is Side.ASK else Fraction(average) <= exact, "never too good"
+            assert abs(Fraction(worse) / Fraction(expected.best_price) - slippage) < Fraction(1, 10**10)
+
+
+def test_the_cost_of_an_order_is_one_sentence(computed: Any):
+    assert computed["orders"] == list(ORDERS.values())
 
 
 def test_the_page_and_the_terminal_group_a_book_by_the_rules_of_the_library(computed: Any):
     for (book, choice), (bids, asks, steps, texts) in zip(groupings(), computed["groupings"], strict=True):
         default = Decimal(1).scaleb((book.bids or book.asks)[0].price.adjusted() - 5)
         step = {"": max(default, Decimal("1e-28")), "every": None}.get(choice, choice)
-        expected = book if step is None else book.grouped(step)
+        expected = book if step is None or book is TOO_LARGE else book.grouped(step)
         assert (bids, asks) == tuple([list(entry) for entry in side] for side in entries(expected))
         assert Decimal(steps[0]) == max(default, Decimal("1e-28"))
         display = Display(None, choice == "every", None if choice in ("", "every") else Decimal(choice))
@@ -227,4 +270,8 @@ def test_the_chart_shows_the_totals_of_the_ladder_around_the_middle(tmp_path: An
     (found,) = node.run(tmp_path, CHART, {"bids": bids, "asks": asks})
     for name, side in (("bids", bids), ("asks", asks)):
         assert list(map(Decimal, found[name])) == list(accumulate(100 * Decimal(price) for price, _ in side[:10]))
+    assert found["sentences"] == [
+        "Bid 0.98: selling 200 up to here brings 197, on average 0.985.",
+        "Ask 1.01: buying 200 up to here costs 201, on average 1.005.",
+    ]
     assert (Decimal(found["low"]), Decimal(found["high"])) == (Decimal("0.8905"), Decimal("1.0995"))

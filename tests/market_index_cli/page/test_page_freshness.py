@@ -16,6 +16,7 @@ console.log(JSON.stringify({
     const freshness = new Freshness();
     return responses.map(([response, requestedAt, arrivedAt, elapsed]) => {
       if (response === "forget") freshness.forget();
+      else if (response === "published") freshness.published(arrivedAt);
       else freshness.take(response, requestedAt, arrivedAt);
       const [state, reason] = freshness.at(arrivedAt + elapsed, true);
       const [untracked] = freshness.at(arrivedAt + elapsed, false);
@@ -28,14 +29,13 @@ console.log(JSON.stringify({
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 FRESH = {
-    "isHealthy": True,
     "age_seconds": 0.1,
     "quiet_seconds": 2.5,
     "max_quiet_seconds": None,
     "published_at": "2026-11-22T04:17:03.123Z",
 }
 FROM_FILE = {**FRESH, "published_at": None}
-FAILED = {**FRESH, "isHealthy": False}
+FAILED = {**FRESH, "error": ""}
 
 LIVE = ["live", "last publication 2 s ago"]
 UNKNOWN = ["unknown", "the source has no times, and nothing was published since this page was opened"]
@@ -87,7 +87,7 @@ def test_every_state_follows_from_the_last_response(tmp_path: Path):
         (FAILED, 0, ["stale", ""]),
     ]
     # Without a valid status, or with that of an older service, the state is unknown.
-    invalid = [None, {"isHealthy": True}, {"isHealthy": False, "error": "Not Found"}, {**FRESH, "quiet_seconds": "2"}]
+    invalid = [None, {}, {"error": "Not Found"}, {**FRESH, "quiet_seconds": "2"}]
     invalid += [{key: value for key, value in FRESH.items() if key != "quiet_seconds"}, {**FRESH, "age_seconds": "2"}]
     cases += [(response, 0, UNREPORTED) for response in invalid]
     # One process for all cases, because node takes a moment to start.
@@ -106,6 +106,8 @@ def test_a_state_follows_from_the_responses_before_it(tmp_path: Path):
         [(loaded, 1000, 3000, 0), (FROM_FILE, 5000, 5010, 0)],
         # After a failure the service may have been restarted, and has just loaded its feed.
         [(loaded, 1000, 1010, 0), ("forget", 0, 2000, 0), (FROM_FILE, 7000, 7010, 0)],
+        # A version of the stream is a publication, also where a report that was requested before arrives later.
+        [(FRESH, 1000, 1010, 0), ("published", 0, 9000, 2000), (FRESH | {"quiet_seconds": 20}, 8000, 9500, 0)],
         # A missing response does not reset this.
         [(loaded, 1000, 1010, 0), (None, 2000, 2000, 0), (FROM_FILE, 7000, 7010, 0)],
         [(loaded, 1000, 1010, 0), (FROM_FILE | {"quiet_seconds": 3600}, 3_600_000, 3_600_010, 0)],
@@ -116,6 +118,7 @@ def test_a_state_follows_from_the_responses_before_it(tmp_path: Path):
         [UNKNOWN, UNKNOWN, LIVE],
         [UNKNOWN, UNKNOWN],
         [UNKNOWN, UNREPORTED, UNKNOWN],
+        [LIVE, LIVE, ["live", "last publication 0 s ago"]],
         [UNKNOWN, UNREPORTED, LIVE],
         [UNKNOWN, ["quiet", "no publication for 1 h"]],
     ]

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from market_index import ADA, AssetId, Pair, format_price
+from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, format_price
 from market_index.display import Token, Tokens
-from market_index_cli.page.routes import labels_json
-from market_index_cli.tokens import ticker
+from market_index_cli.page.overview import Overview
+from market_index_cli.terminal import percent
+from market_index_cli.tokens import Display, ticker
 from tests.invisible import INVISIBLE
 from tests.market_index_cli.page import node
 from tests.page import HOSTILE_NAMES, fixed, token
@@ -24,7 +25,7 @@ NODE = """
 import * as exact from "./exact.mjs";
 import * as names from "./names.mjs";
 import { Units, unitsLine } from "./units.mjs";
-const { pairs, notPrices, spans, assets, entries, shown, readable } = given;
+const { pairs, notPrices, spans, assets, entries, shown, readable, percents } = given;
 const tokens = new names.Tokens(entries);
 const attempt = (work) => { try { return work(); } catch (error) { return error.constructor.name; } };
 console.log(JSON.stringify({
@@ -44,10 +45,9 @@ console.log(JSON.stringify({
   grouped: [0n, 999n, 1000n, 2n ** 53n + 1n, 2n ** 64n - 1n].map(exact.grouped),
   readable: readable.map(exact.decimal).map((one) => [exact.readable(one), exact.readablePrice(one)]),
   words: ["5000000", "1500000000", "999999", "0", "0.00000000000000000002"].map(exact.decimal).map(exact.words),
-  percents: [["1", "3"], ["0", "1"], ["0.00001234", "1"]].map((texts) => exact.percent(...texts.map(exact.decimal))),
+  percents: percents.map((texts) => exact.percent(...texts.map(exact.decimal))),
   ignorable: Array.from({ length: 0x110000 }, (_, code) => code)
     .filter((code) => /\\p{Default_Ignorable_Code_Point}/u.test(String.fromCodePoint(code))),
-  tickers: assets.map(names.ticker),
   labels: assets.map((id) => tokens.nameParts(id)),
   shown: shown.map(([base, quote, price, amount]) => {
     const [whole, smallest] = [true, false].map((isWhole) => new Units({ base, quote }, tokens, isWhole));
@@ -88,6 +88,15 @@ READABLE = {
     "1234567890123": ["1.23457 T", "1.23457×10¹²"],
     "18446744073709551615": ["1.84467×10¹⁹"] * 2,
     "0": ["0", "0"],
+}
+PERCENTS = {
+    ("1", "3"): "33.3 %",
+    ("0", "1"): "0 %",
+    ("0.00001234", "1"): "0.00123 %",
+    ("0.0010002", "1"): "0.1 %",
+    ("0.0099999", "1"): "1 %",
+    ("2", "1"): "200 %",
+    ("0.0243", "100.0023"): "0.0243 %",
 }
 EDGE_PRICES = ["1e-28", str(2**96 - 1), "0.1", "0.10", "1", "4123.5", "0.0000044", "9007199254740993", "1e28"]
 
@@ -141,14 +150,28 @@ def inputs() -> dict[str, Any]:
             (least, nine, 4),
         ],
         "readable": list(READABLE),
+        "percents": list(PERCENTS),
         "assets": [*(str(token(name)) for name in asset_names()), *map(str, ASSETS), "ADA"],
-        "entries": json.loads(labels_json(TOKENS)),
+        "entries": names_of(
+            [
+                *[token(name) for name in asset_names()],
+                *ASSETS,
+                *(one.asset for one in TOKENS.entries),
+                token(b"NONE", 9),
+            ]
+        ),
         "shown": [
             (str(pair.base), str(pair.quote), price, str(amount))
             for pair in SHOWN_PAIRS
             for price, amount in zip(ones[:40], AMOUNTS * 8, strict=True)
         ],
     }
+
+
+def names_of(assets: list[AssetId], tokens: Tokens = TOKENS) -> Any:
+    """Return the content of tokens.json for these assets."""
+    live = LiveIndex(OrderBook(Pair(asset, ADA)) for asset in assets)
+    return json.loads(Overview(live, tokens).tokens().text)
 
 
 @pytest.fixture(scope="module")
@@ -167,10 +190,17 @@ def test_the_modules_compute_as_exactly_as_fractions(computed: tuple[dict[str, A
         assert result[:-1] == wanted
         assert abs(Fraction(result[-1]) - a / (a + b)) < Fraction(1, 2**39)
     assert found["grouped"] == [f"{n:,}" for n in (0, 999, 1000, 2**53 + 1, 2**64 - 1)]
-    assert found["readable"] == list(READABLE.values())
     assert found["words"] == ["5 M", "1.5 B", "999,999", "0", "2×10⁻²⁰"]
-    assert found["percents"] == ["33.3 %", "0 %", "0.00123 %"]
     assert set(found["notPrices"]) == {"SyntaxError"}
+
+
+def test_the_page_and_the_terminal_write_numbers_in_the_same_way(computed: tuple[dict[str, Any], dict[str, Any]]):
+    _, found = computed
+    display = Display(None, every_digit=False)
+    texts = [[display.value(ADA, Decimal(text)), display.price(SHOWN_PAIRS[0], Decimal(text))] for text in READABLE]
+    assert found["readable"] == texts == list(READABLE.values())
+    written = [f"{percent(*map(Decimal, texts))} %" for texts in PERCENTS]
+    assert found["percents"] == written == list(PERCENTS.values())
 
 
 def test_ticks_are_round_numbers_with_exact_labels(computed: tuple[dict[str, Any], dict[str, Any]]):
@@ -189,12 +219,6 @@ def test_ticks_are_round_numbers_with_exact_labels(computed: tuple[dict[str, Any
             number, _, word = factor.partition(" ")
             exponent = words.get(word, int(power.translate(powers) or 0))
             assert Fraction(number.replace(",", "")) * Fraction(10) ** exponent == value
-
-
-def test_the_page_and_the_command_show_the_same_tickers(computed: tuple[dict[str, Any], dict[str, Any]]):
-    given, found = computed
-    for text, name in zip(given["assets"], found["tickers"], strict=True):
-        assert name == ticker(AssetId.parse(text)), text
 
 
 def test_a_code_point_with_the_property_is_not_shown(computed: tuple[dict[str, Any], dict[str, Any]]):

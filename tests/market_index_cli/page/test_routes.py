@@ -8,6 +8,8 @@ from http.client import HTTPConnection
 
 import pytest
 
+from market_index import LiveIndex
+from market_index.display import Tokens
 from market_index_cli.page.routes import page_routes
 from tests.page import PAGE
 from tests.service import Client, Service
@@ -15,7 +17,7 @@ from tests.service import Client, Service
 
 def test_exactly_the_files_of_the_page_are_served(sent: Service):
     files = {f"/{file.name}" for file in PAGE.iterdir()} - {"/index.html"}
-    assert {route.path for route in page_routes()} == {"/", "/tokens.json"} | files
+    assert {route.path for route in page_routes(LiveIndex(), Tokens())} == {"/", "/pairs.json", "/tokens.json"} | files
     for path in {"/"} | files:
         assert sent.request(path).body == (PAGE / (path[1:] or "index.html")).read_bytes()
     for path in ("/index.html", "/page/page.css", "/page.css/", "//", "/main.js%0A", "/../page.py"):
@@ -28,6 +30,8 @@ def test_exactly_the_files_of_the_page_are_served(sent: Service):
         ("/", "text/html; charset=utf-8"),
         ("/main.js", "text/javascript; charset=utf-8"),
         ("/page.css", "text/css; charset=utf-8"),
+        ("/client.d.ts", "text/plain; charset=utf-8"),
+        ("/pairs.json", "application/json"),
         ("/tokens.json", "application/json"),
     ],
 )

@@ -1,0 +1,48 @@
+import json
+import random
+import sys
+import time
+from decimal import Decimal
+from typing import Any
+
+import httpx
+from httpx_sse import connect_sse
+
+client = httpx.Client(base_url=sys.argv[1], timeout=15)
+books: dict[str, Any] = {}
+
+
+def apply(book: Any, change: Any) -> Any:
+    for side in ("bids", "asks"):
+        levels = {level["price"]: level for level in (*book[side], *change[side])}
+        left = [level for level in levels.values() if level["accumulated_liquidity"]]
+        change[side] = sorted(left, key=lambda level: Decimal(level["price"]), reverse=side == "bids")
+    return change
+
+
+def follow() -> None:
+    with connect_sse(client, "GET", "stream", params={"pairs": sys.argv[2], "levels": "changed"}) as source:
+        for event in source.iter_sse():
+            value = json.loads(event.data)
+            pair = f"{value.get('base')}/{value.get('quote')}"
+            if event.event == "version":  # now the books belong together: use them
+                for name, book in books.items():
+                    print(name, *(book[side][0]["price"] for side in ("bids", "asks") if book[side]), flush=True)
+            elif event.event == "retract":
+                books.pop(pair, None)
+            else:
+                books[pair] = apply(books[pair], value) if event.event == "change" else value
+
+
+try:
+    while True:
+        try:
+            follow()
+        except httpx.HTTPError as error:
+            print(f"the books are old: {error}", file=sys.stderr)
+        time.sleep(random.uniform(1, 3))
+except KeyboardInterrupt:
+    for name, book in books.items():
+        query = dict(zip(("base", "quote"), name.split("/"), strict=True))
+        served = client.get("trading-view/order-book", params=query).json()
+        print(name, "equal" if served == book else "different")

@@ -1,0 +1,50 @@
+// What a market order of an amount costs or brings.
+
+import { grouped, levelPrice, percent, typed } from "./exact.js";
+import { element, setText } from "./elements.js";
+import { averagePrice, simulateFill, slippage } from "./fills.js";
+
+export class MarketOrder {
+  #side = element("select", { "aria-label": "Order" }, ...["Buy", "Sell"].map((name) => element("option", {}, name)));
+  #amount = element("input", { inputmode: "decimal", maxlength: "60", autocomplete: "off", placeholder: "Amount" });
+  #unit = element("bdi");
+  #cost = element("output", { class: "cost" });
+  #shown = null;
+  node = element("form", { class: "order" }, this.#side, this.#amount, this.#unit, this.#cost);
+
+  constructor() {
+    this.#amount.setAttribute("aria-label", "Amount");
+    this.node.addEventListener("input", () => this.#show());
+    this.node.addEventListener("submit", (event) => event.preventDefault());
+  }
+
+  /** Show the cost of the entered amount in this book. `names` are those of base and quote. */
+  update(book, units, names) {
+    this.#shown = [book, units, names];
+    this.#show();
+  }
+
+  #show() {
+    const [book, units, names] = this.#shown;
+    setText(this.#unit, names.base);
+    setText(this.#cost, orderSentence(book, units, this.#side.value === "Buy", this.#amount.value, names));
+  }
+}
+
+/**
+ * Return the sentence about a market order: what it costs or brings, its average price, and its slippage. `entered` is the
+ * amount of the base in the units, as it was typed.
+ */
+export function orderSentence(book, units, isPurchase, entered, names) {
+  const number = typed(entered);
+  if (number === null) return entered.trim() ? "The amount must be a number, such as 1,500.5." : "";
+  const levels = isPurchase ? book.asks : book.bids;
+  const fill = simulateFill(levels, units.smallest(number));
+  const average = averagePrice(fill, isPurchase);
+  if (average === null) return levels.length > 0 ? "The amount must be above 0." : "There is no order to trade with.";
+  const worse = percent(slippage(average, levels[0].value), levels[0].value);
+  const trade = `${isPurchase ? "Buying" : "Selling"} ${grouped(units.amount(fill.filled))} ${names.base}`;
+  const paid = `${isPurchase ? "costs" : "brings"} ${grouped(units.value(fill.paid))} ${names.quote}`;
+  const limit = fill.complete ? "" : " The book has no more.";
+  return `${trade} ${paid}: ${levelPrice(units.price(average), isPurchase)} on average, ${worse} worse than the best price.${limit}`;
+}
