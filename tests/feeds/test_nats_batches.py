@@ -1,4 +1,4 @@
-"""Changes of a bucket that exceed one atomic batch: several versions, each of whole books; nobody is locked out."""
+"""Changes of a bucket that exceed one atomic batch: several versions, each of whole books."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class TestUnfinished:
     @all_changes
     @pytest.mark.parametrize("number", [2, 3])
     @pytest.mark.parametrize("is_first", [False, True])
-    def test_a_publisher_that_is_killed_locks_nobody_out(
+    def test_a_publisher_that_is_killed_locks_no_other_one_out(
         self, bucket: str, change: Callable[[Store, int], Receipt], number: int, is_first: bool, tmp_path: Path
     ):
         stored = contents(2, (number - 1) * BATCH)
