@@ -1,4 +1,4 @@
-"""Changes of a bucket that exceed one atomic batch: several versions, each of whole books; nobody is locked out."""
+"""Changes of a bucket that exceed one atomic batch: several versions, each of whole books."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from market_index_feeds import (
     FeedError,
     Receipt,
     Store,
+    StoreBusy,
     StoreError,
     UnknownOutcome,
     mirror,
@@ -208,7 +209,7 @@ class TestUnfinished:
     @all_changes
     @pytest.mark.parametrize("number", [2, 3])
     @pytest.mark.parametrize("is_first", [False, True])
-    def test_a_publisher_that_is_killed_locks_nobody_out(
+    def test_a_publisher_that_is_killed_locks_no_other_one_out(
         self, bucket: str, change: Callable[[Store, int], Receipt], number: int, is_first: bool, tmp_path: Path
     ):
         stored = contents(2, (number - 1) * BATCH)
@@ -377,6 +378,28 @@ class TestOtherPublishers:
                 assert found == contents(2) | {0: "9", 20: "9"}
                 assert as_of == as_ofs[change]
                 assert receipt.published == SIZE
+
+    @pytest.mark.parametrize(("waits", "is_given_up"), [(0.6, False), (1.1, True)])
+    def test_a_change_is_given_up_if_none_of_its_batches_is_stored_for_the_wait(
+        self, bucket: str, monkeypatch: pytest.MonkeyPatch, waits: float, is_given_up: bool
+    ):
+        now = 0.0
+
+        def overtake() -> None:
+            nonlocal now
+            now += waits * DEADLINE_SECONDS
+            other.publish(book(20, 9))
+
+        with open_nats_store(bucket, wait=DEADLINE_SECONDS) as store, open_store(bucket) as other:
+            store.replace(books(1), Freshness("slot 1"))
+            monkeypatch.setattr("market_index_feeds.nats.publishing.monotonic", lambda: now)
+            # Each second attempt fails: the change takes longer than the wait, but no batch does.
+            before_batches(store, {2: overtake, 4: overtake})
+            if is_given_up:
+                with pytest.raises(StoreBusy, match=r"only in part \(3 books .*others have been writing for"):
+                    store.publish(*books(2))
+            else:
+                assert store.publish(*books(2)).published == SIZE
 
     def test_a_retraction_of_many_beside_a_publisher_of_one_book(self, bucket: str):
         with open_nats_store(bucket) as store, open_store(bucket) as other:
