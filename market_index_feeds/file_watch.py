@@ -11,10 +11,10 @@ from threading import Event
 from typing import Final
 
 POLL_SECONDS: Final = 0.006
-"""How long a wait takes where touches are not reported."""
+"""How long a wait takes at least, so that many changes are read together, and where touches are not reported."""
 
 CHECK_SECONDS: Final = 0.05
-"""How long a wait takes at most where they are. Not every program that writes a file touches it."""
+"""How long it takes then at most where touches are reported. Not every program that writes a file touches it."""
 
 _ATTRIBUTES: Final = 0x4  # IN_ATTRIB: also when the file loses its name
 
@@ -32,9 +32,7 @@ class FileWatch:
 
     def wait(self, stop: Event) -> None:
         """Wait for a touch since the last call, or for a short time."""
-        if self._descriptor < 0:
-            stop.wait(POLL_SECONDS)
-        elif not stop.wait(0):
+        if not stop.wait(POLL_SECONDS) and self._descriptor >= 0:
             poll = select.poll()
             poll.register(self._descriptor, select.POLLIN)
             if poll.poll(CHECK_SECONDS * 1000):

@@ -22,6 +22,7 @@ repairs it. Everything else that is not valid, or no response, means that the se
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import aclosing, suppress
 from math import inf
@@ -38,6 +39,8 @@ from market_index_feeds.event_loop import blocking, pulled
 from market_index_feeds.event_stream import EventParser
 from market_index_feeds.http import Address, Client, Response, Stream
 from market_index_feeds.source import UNKNOWN, NoVersion, Progress, Source, Version
+
+LOG: Final = logging.getLogger(__name__)
 
 CHECK_SECONDS: Final = 1.0
 """The interval of versions while nothing changes; in polling, from the end of a round to the start of the next."""
@@ -117,10 +120,11 @@ class ServiceSource(Source):
                         following = _Following(self, stream, polling)
                         while True:
                             yield await following.next()
-                except NothingReceived:
+                except NothingReceived as error:
                     self.silences += 1
                     if self.last is not None:
                         raise
+                    LOG.warning("%s: %s", self.name, error)
             # After polling has failed, the stream is tried again.
             self.silences = 0
             while True:

@@ -112,6 +112,16 @@ class TestRecorder:
             Recorder(path)
         Recorder(path).close()
 
+    def test_a_recording_that_was_not_read_is_continued(self, path: Path):
+        path.write_bytes(book_line(book(1, 1)) + recorded(0, "slot 1"))
+        with Recorder(path) as recorder:
+            receipt = recorder.update([book(2, 2)], [pair(1), pair(7)])
+        assert (receipt.published, receipt.retracted) == (1, 1)
+        assert [(spots(index), index.as_of) for _, index in replay(path)] == [
+            ({1: "1"}, "slot 1"),
+            ({2: "2"}, "slot 1"),
+        ]
+
     def test_what_another_program_appends_is_no_part_of_it(self, path: Path):
         path.write_bytes(book_line(book(1, 1)) + recorded(0))
         with Recorder(path) as recorder:

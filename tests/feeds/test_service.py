@@ -307,11 +307,14 @@ class TestStream:
             assert reader.versions[-1].invalid == frozenset({None})
 
     @pytest.mark.parametrize("sent", [[HOLD], [books(1, 2, spot=7), HOLD], [books(1, spot=7), ends(1), HOLD]])
-    def test_a_service_whose_stream_is_withheld_is_polled(self, streaming: Front, stream_url: str, sent: list[bytes]):
+    def test_a_service_whose_stream_is_withheld_is_polled(
+        self, streaming: Front, stream_url: str, sent: list[bytes], caplog: pytest.LogCaptureFixture
+    ):
         streaming.scripts = [sent, sent]
         with Reader(Feed(ServiceSource(stream_url, clock=Clock(4)))) as reader:
             reader.until(lambda version: spots(version.index) == {1: "1", 2: "2"})
             assert (len(streaming.streams), reader.feed.problem) == (2, None)
+            assert caplog.text.count(" from the stream within ") == 2
             # Once polling fails, the stream is tried again.
             streaming.everything = 503, {}, b""
             reader.until(lambda _: reader.feed.problem is not None)

@@ -168,14 +168,15 @@ class TestDamagedRows:
 
     @pytest.mark.decision(24)
     @pytest.mark.parametrize("damage", ["DELETE FROM books", "UPDATE books SET pair = x'00', body = zeroblob(9)"])
-    def test_a_lost_row_may_be_of_any_pair_until_the_content_is_replaced(self, filled: Path, damage: str):
+    @pytest.mark.parametrize("lost", [1, 3])
+    def test_a_lost_row_may_be_of_any_pair_until_the_content_is_replaced(self, filled: Path, damage: str, lost: int):
         with Reader(open_feed(filled)) as follower, open_store(filled) as store:
             follower.pull()
-            plain(filled, f"{damage} WHERE pair = ?", str(ONE))
+            plain(filled, f"{damage} WHERE pair = ?", str(pair(lost)))
             store.update([book(2, 4)], freshness=Freshness("slot 2"))
             with Reader(open_feed(filled)) as late:
                 late.pull()
-                assert (spots(late.index), late.index.as_of) == ({2: "4", 3: "3"}, None)
+                assert (spots(late.index), late.index.as_of) == ({2: "4", 4 - lost: str(4 - lost)}, None)
                 assert (late.versions[-1].invalid, late.feed.rejected) == (frozenset({None}), 1)
                 fence = store.replace([book(2, 2)], Freshness("slot 3")).position
                 for reader in (late, follower):
@@ -428,6 +429,34 @@ class TestOtherFileAtThePath:
             assert read(copy) == CONTENT | {1: "9", 2: "9", 3: "9"}
             shutil.copyfile(f"{filled}-wal", tmp_path / "other.db-wal")
             (tmp_path / "copy.db").unlink()
+
+    def test_a_file_that_lacks_its_last_pages_is_that_of_the_log(self, filled: Path, tmp_path: Path):
+        """A program that moved the log was killed after the first page."""
+        torn, whole = tmp_path / "torn.db", tmp_path / "whole.db"
+        with open_store(filled) as store:
+            store.publish(*[book(number, 9) for number in range(1, 300)])
+            for copy in (torn, whole):
+                shutil.copyfile(filled, copy)
+                shutil.copyfile(f"{filled}-wal", f"{copy}-wal")
+        plain(whole, "PRAGMA wal_checkpoint(TRUNCATE)")
+        assert whole.stat().st_size > torn.stat().st_size
+        torn.write_bytes(whole.read_bytes()[:8192] + torn.read_bytes()[8192:])
+        assert read(torn) == dict.fromkeys(range(1, 300), "9")
+
+    @pytest.mark.decision(33)
+    def test_what_a_log_contained_before_it_was_begun_anew_is_not_in_it(self, filled: Path, tmp_path: Path):
+        earlier = tmp_path / "earlier.db"
+        with open_store(filled) as store:
+            for spot in range(5, 9):
+                store.publish(book(1, spot))
+            plain(filled, "PRAGMA wal_checkpoint(PASSIVE)")
+            shutil.copyfile(filled, earlier)
+            store.publish(book(2, 9))
+            plain(filled, "PRAGMA wal_checkpoint(PASSIVE)")
+            store.publish(book(3, 9))
+            shutil.copyfile(f"{filled}-wal", f"{earlier}-wal")
+        with pytest.raises(FeedError, match="belongs to another file"):
+            open_feed(earlier)
 
     def test_a_copy_with_its_log_is_accepted(self, path: Path, tmp_path: Path):
         with open_store(path) as store, open_feed(path) as reader:
