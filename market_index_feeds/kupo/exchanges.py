@@ -20,7 +20,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 from cbor2 import CBORTag
 
 from market_index import ADA, AssetId, InvalidAssetId
@@ -138,6 +138,12 @@ def _ratio(price: Mapping[str, int]) -> tuple[int, int]:
     return price["numerator"], price["denominator"]
 
 
+def _offer(datum: Datum, **details: Any) -> Offer:
+    """Return the offer of a datum that contains the two assets, the amount and the price."""
+    offered, asked = _asset(*datum["offered"].values()), _asset(*datum["asked"].values())
+    return Offer(offered, datum["amount"], asked, _ratio(datum["price"]), **details)
+
+
 def _rise(asset: AssetId, before: Output, after: Output) -> int:
     """Return how much more of an asset the later output holds."""
     return after.holds.get(asset, 0) - before.holds.get(asset, 0)
@@ -163,20 +169,15 @@ SPLASH_RESERVE: Final = 1_500_000
 
 def splash(datum: Datum, output: Output) -> Iterable[Offer]:
     """Require the lovelace that pay all steps of the execution, as the executor of Splash does."""
-    offered, asked, amount, price = (
-        _asset(*datum["offered"].values()),
-        _asset(*datum["asked"].values()),
-        datum["amount"],
-        datum["price"],
-    )
-    received = amount * price["numerator"] // price["denominator"]
-    step = min(received, datum["step output"])
-    budget = output.holds[ADA] - datum["fee"] - (0 if asked.is_ada else SPLASH_RESERVE)
-    budget -= amount if offered.is_ada else 0
-    is_exhausted = not step * datum["step cost"] or budget < received // step * datum["step cost"]
-    problem = "budget exhausted" if received not in U64 or is_exhausted else ""
     fee = f"{datum['fee']} lovelace to the executor, and {datum['step cost']} for each step"
-    yield Offer(offered, amount, asked, _ratio(price), fee=fee, problem=problem)
+    offer = _offer(datum, fee=fee)
+    asks, per_offered = offer.price
+    received = offer.amount * asks // per_offered
+    step = min(received, datum["step output"])
+    budget = output.holds[ADA] - datum["fee"] - (0 if offer.asked.is_ada else SPLASH_RESERVE)
+    budget -= offer.amount if offer.offered.is_ada else 0
+    is_exhausted = not step * datum["step cost"] or budget < received // step * datum["step cost"]
+    yield evolve(offer, problem="budget exhausted" if received not in U64 or is_exhausted else "")
 
 
 def splash_fill(spent: Candidate, spend: Spend, created: Sequence[Candidate]) -> Fill | None:
@@ -209,14 +210,7 @@ def shadowbook(datum: Datum, _: Output) -> Iterable[Offer]:
     """Require a limit order, whose beacon begins with 0. A numerator of 1 accepts any price."""
     if datum["beacon"][0] != 0 or datum["price"]["numerator"] == 1:
         raise Skipped("market order")
-    fee = f"{datum['step fee']} lovelace for each step"
-    yield Offer(
-        _asset(*datum["offered"].values()),
-        datum["amount"],
-        _asset(*datum["asked"].values()),
-        _ratio(datum["price"]),
-        fee=fee,
-    )
+    yield _offer(datum, fee=f"{datum['step fee']} lovelace for each step")
 
 
 # GeniusYield
@@ -234,15 +228,8 @@ def geniusyield(policy: str, datum: Datum, output: Output) -> Iterable[Offer]:
     nft = AssetId(bytes.fromhex(policy), datum["NFT"])
     if output.holds.get(nft) != 1 or datum["amount"] > datum["original amount"]:
         raise Skipped("no valid NFT")
-    yield Offer(
-        _asset(*datum["offered"].values()),
-        datum["amount"],
-        _asset(*datum["asked"].values()),
-        _ratio(datum["price"]),
-        starts_at=datum["start"].get("milliseconds"),
-        ends_at=datum["end"].get("milliseconds"),
-        fee=f"{datum['taker fee']} lovelace",
-    )
+    starts_at, ends_at = datum["start"].get("milliseconds"), datum["end"].get("milliseconds")
+    yield _offer(datum, starts_at=starts_at, ends_at=ends_at, fee=f"{datum['taker fee']} lovelace")
 
 
 def geniusyield_fill(spent: Candidate, spend: Spend, created: Sequence[Candidate]) -> Fill | None:

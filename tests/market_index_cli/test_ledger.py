@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,13 +14,13 @@ import pytest
 
 from market_index import ADA, Pair, wire
 from market_index_feeds import open_feed
-from tests.command import invoke, running, untimed
+from tests.command import COMMAND, invoke, running, started, untimed
 from tests.conftest import RECORDED
 from tests.feeds.event_lines import RESET, block, place
 from tests.feeds.kupo.datums import SATURNSWAP, datum, filled, output, saturnswap
 from tests.feeds.kupo.stand_in import Block, Kupo, recorded_blocks, serving
 from tests.feeds.made_up import pair
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 CHAD = "97075bf380e65f3c63fb733267adbb7d42eec574428a754d2abca55b:436861726c6573207468652043686164"
 
@@ -141,6 +145,16 @@ def test_every_reader_of_a_feed_reads_the_ledger(recorded: Kupo, tmp_path: Path)
             index = feed.read()
             assert (len(index), index.as_of) == (18, recorded.blocks[-1].text)
             assert index.order_book(Pair.parse(f"{CHAD}/{ADA}")).bids
+
+
+def test_one_command_runs_the_stand_in_and_the_server_and_one_signal_ends_both(tmp_path: Path):
+    """`make ledger`. A terminal sends the signal to both."""
+    words = (sys.executable, "-m", "tests.feeds.kupo.stand_in", "--port", 0, COMMAND, "serve", "--port", 0)
+    with started(tmp_path / "errors", *words, stdout=subprocess.DEVNULL, start_new_session=True) as command:
+        assert command.service.pair_list().status == 200
+        os.killpg(command.process.pid, signal.SIGINT)
+        assert command.process.wait(DEADLINE_SECONDS) == 0
+        assert "Traceback" not in command.stderr
 
 
 def test_headers_of_a_file_are_sent_to_a_kupo(recorded: Kupo, tmp_path: Path):

@@ -2,18 +2,20 @@
 
 `make ledger` runs it with the recorded outputs, so that everybody can try a feed of the ledger without a node:
 
-    python -m tests.feeds.kupo.stand_in --port 1442 --seconds 5
+    python -m tests.feeds.kupo.stand_in market-index serve kupo:http://127.0.0.1:1442
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -209,23 +211,25 @@ def recorded_blocks(folder: Path) -> list[Block]:
     return blocks
 
 
-def main() -> None:
-    """Serve the recorded outputs: a block more every few seconds, and from the start again after the last one."""
-    parser = argparse.ArgumentParser(description="Serve recorded outputs of the ledger as Kupo does.")
+def main() -> int:
+    """Serve the recorded outputs, with a block more every few seconds, until the command ends. Return its exit code."""
+    parser = argparse.ArgumentParser(description="Serve recorded outputs of the ledger as Kupo does, to a command.")
     parser.add_argument("--port", type=int, default=1442)
     parser.add_argument("--seconds", type=float, default=5, help="the time between two blocks (default: 5)")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="what to run once the outputs are served")
     options = parser.parse_args()
     blocks = recorded_blocks(Path(__file__).resolve().parents[2] / "data" / "ledger")
-    with serving(Kupo(blocks[:1], port=options.port)) as kupo:
+    with serving(Kupo(blocks[:1], port=options.port)) as kupo, subprocess.Popen(options.command) as process:
         print(f"a stand-in for Kupo, with {len(blocks)} blocks, is at {kupo.url}", flush=True)
-        stop, at = Event(), 1
-        while not stop.wait(options.seconds):
-            last = kupo.blocks[-1]
-            following = blocks[at] if at < len(blocks) else Block(last.slot + 20)
-            kupo.blocks = [*kupo.blocks, following]
-            at += 1
+        # The signal of Ctrl-C is also that of the command, which then ends by itself.
+        with suppress(KeyboardInterrupt):
+            while process.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(options.seconds)
+                number, last = len(kupo.blocks), kupo.blocks[-1]
+                kupo.blocks = [*kupo.blocks, blocks[number] if number < len(blocks) else Block(last.slot + 20)]
+        return process.wait()
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
-        main()
+    sys.exit(main())

@@ -14,11 +14,23 @@ import pytest
 
 from market_index import ADA, AssetId, MarketIndex, Order, Pair
 from market_index.errors import MarketIndexError
+from market_index_feeds import open_feed
+from market_index_feeds.kupo import Exchange, exchanges
 from market_index_feeds.kupo import source as module
 from market_index_feeds.kupo.source import KupoSource
 from market_index_feeds.source import NoVersion, Version
 from tests.conftest import RECORDED
-from tests.feeds.kupo.datums import GENIUSYIELD, SPLASH, TOKEN, Constructor, datum, geniusyield, output, splash
+from tests.feeds.kupo.datums import (
+    GENIUSYIELD,
+    SPLASH,
+    TOKEN,
+    Constructor,
+    datum,
+    geniusyield,
+    output,
+    shadowbook,
+    splash,
+)
 from tests.feeds.kupo.stand_in import Block, Kupo, recorded_blocks, serving
 
 PAIR = Pair(AssetId(*TOKEN), ADA)
@@ -344,3 +356,14 @@ def test_listed_pairs_have_their_own_base():
         assert isinstance(only_order, Order)
         assert (only_order.pair, only_order.amount) == (Pair(ADA, PAIR.base), 5_000_000)
         assert isinstance(version.index, MarketIndex)
+
+
+def test_an_exchange_of_the_user_is_read_beside_the_others():
+    mine = Exchange("Mine", "11" * 28, exchanges.SHADOWBOOK, exchanges.shadowbook)
+    order = output(mine.script, datum(shadowbook()), 5)
+    with serving(Kupo([Block(100, [FIRST, order])])) as kupo, open_feed(f"kupo:{kupo.url}", exchanges=[mine]) as feed:
+        feed.read()
+    assert {key: one.venue for key, one in (feed.venue_orders or {}).items()} == {
+        id_of(FIRST): "Splash",
+        id_of(order): "Mine",
+    }
