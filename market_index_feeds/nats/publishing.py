@@ -156,7 +156,7 @@ class NatsStore(Store):
         record = Record(freshness, change=uuid4().hex)
         position = await self._commit(messages, record, position)
         self._stored = _Stored(position, record)
-        return Receipt(len(values), len(gone), position=position)
+        return Receipt(len(values), len(gone), position=position, freshness=freshness)
 
     async def _commit(self, messages: Messages, record: Record, position: Position) -> Position:
         """Store a batch with its record, if this is the position of the bucket. Return the next position.
