@@ -22,8 +22,9 @@ from market_index import Freshness, LiveIndex, OrderBook, wire
 from market_index_feeds import open_feed, open_store
 from market_index_http import create_app
 from tests.command import BOOK, COMMAND, LINES, SAMPLE, invoke, read_all
-from tests.feeds.contract.lines import book_line, commit_line, retract_line
+from tests.feeds.contract.lines import book_line, retract_line
 from tests.feeds.made_up import pair
+from tests.feeds.test_recording import recorded
 from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
 
@@ -150,24 +151,21 @@ class TestWatch:
 
     @pytest.fixture
     def watching(self) -> Iterator[subprocess.Popen[bytes]]:
-        with watched("-", "--depth", 1) as process:
+        with watched("-") as process:
             yield process
 
-    def test_only_changes_are_shown_until_the_end_of_the_input(self, watching: subprocess.Popen[bytes]):
-        assert watching.stdin
-        assert watching.stdout
-        lines = [level_line(1, 2), level_line(1, 2), level_line(1, 2, "7", "1"), level_line(2, 3)]
-        commits = [commit_line(Freshness(f"slot {number}")) for number in range(4)]
-        watching.stdin.write(lines[0] + commits[0])
-        watching.stdin.flush()
-        first = [watching.stdout.readline() for _ in range(4)]
-        for line, commit in zip(lines[1:], commits[1:], strict=True):
-            watching.stdin.write(line + commit)
-            watching.stdin.flush()
-        output, errors = watching.communicate(timeout=DEADLINE_SECONDS)
-        assert b"".join(first) == b"as_of\tslot 0\nside\tprice\tamount\nask\t2\t9\nbid\t1\t9\n"
-        assert output == b"\nas_of\tslot 3\nside\tprice\tamount\nask\t3\t9\nbid\t2\t9\n"
-        assert (watching.returncode, errors) == (0, b"")
+    def test_only_changes_are_shown_until_the_end_of_the_input(self, lines: Path):
+        """A replay yields each of its changes, also those below the depth."""
+        books = [level_line(1, 2), level_line(1, 2), level_line(1, 2, "7"), level_line(2, 3)]
+        lines.write_bytes(b"".join(book + recorded(second, f"slot {second}") for second, book in enumerate(books)))
+        done = invoke("book", f"replay:{lines}?speed=1000", pair(1).base, "ADA", "--watch", "--depth", 1)
+        first = "as_of\tslot 0\nside\tprice\tamount\nask\t2\t9\nbid\t1\t9\n"
+        second = "as_of\tslot 3\nside\tprice\tamount\nask\t3\t9\nbid\t2\t9\n"
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"{first}\n{second}", "")
+
+    def test_the_end_of_standard_input_ends_it(self):
+        done = invoke("book", "-", pair(1).base, "ADA", "--watch", "--json", stdin=level_line(1, 2).decode())
+        assert (done.returncode, done.stdout, done.stderr) == (0, level_line(1, 2).decode(), "")
 
     def test_it_ends_by_a_signal(self, watching: subprocess.Popen[bytes]):
         assert watching.stdin
@@ -204,8 +202,8 @@ class TestWatch:
 
 
 def level_line(bid: int, ask: int, *more: str) -> bytes:
-    """Return the line of a book with these prices, and with asks above them."""
-    asks = [(str(ask), 9), *[(price, 1) for price in more if int(price) > ask]]
+    """Return the line of a book with these prices, and more asks."""
+    asks = [(str(ask), 9), *[(price, 1) for price in more]]
     return book_line(OrderBook.from_levels(pair(1), bids=[(str(bid), 9)], asks=asks))
 
 
