@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 
 def run() -> None:
     """Run the command. Without click, name the extra that installs it and exit with 2."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    if interrupt is signal.default_int_handler:
+        # Ctrl-C during the imports ends the process, without a traceback. Then click handles it.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _open_closed_streams()
     try:
         from market_index_cli.errors import output_errors  # noqa: PLC0415  # it needs click, as main does
         from market_index_cli.main import main  # noqa: PLC0415  # click is an extra: report it if it is missing
@@ -16,7 +23,22 @@ def run() -> None:
         sys.stderr.write("market-index needs click, which comes with its extra: pip install '.[cli]'\n")
         sys.exit(2)
     with output_errors():
+        signal.signal(signal.SIGINT, interrupt)
         main(prog_name="market-index")
+
+
+def _open_closed_streams() -> None:
+    """Open what a shell has closed (`2>&-`): otherwise the next file, such as a store, would get its descriptor.
+
+    Messages on a closed standard error are lost. Reading a closed standard input or writing a closed standard output
+    fails.
+    """
+    for descriptor, (name, flags) in enumerate(
+        (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY))
+    ):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, flags)  # it gets the lowest free descriptor
+            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w", closefd=False))
 
 
 # Worker processes import this module again, under another name.

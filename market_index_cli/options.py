@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -31,9 +32,9 @@ def converted(convert: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def _seconds(text: str) -> float:
-    """Return a number of seconds, 0 or more. Raises `ValueError`. A `click.FloatRange` accepts nan."""
+    """Return a number of seconds, 0 or more. Raises `ValueError`. A `click.FloatRange` accepts nan and inf."""
     with suppress(ValueError):
-        if (number := float(text)) >= 0:
+        if 0 <= (number := float(text)) < inf:
             return number
     raise ValueError(f"must be a number of seconds, 0 or more, got {safe_repr(text)}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing, nullcontext, suppress
 from functools import cache, partial
@@ -10,7 +11,7 @@ from threading import Event
 from typing import Any
 
 import click
-from attrs import Factory, define, field
+from attrs import define, field
 
 from market_index import Freshness, OrderBook, Pair
 from market_index_cli.console import counted, interrupt_on_sigterm, loading
@@ -21,6 +22,7 @@ from market_index_feeds import (
     BookTooLarge,
     Change,
     Feed,
+    FeedError,
     NdjsonStream,
     Receipt,
     Store,
@@ -28,6 +30,7 @@ from market_index_feeds import (
     open_lines,
     open_store,
 )
+from market_index_feeds.errors import reason_of
 from market_index_feeds.sources import Contents, kind_of
 
 
@@ -67,6 +70,12 @@ a book is too large, the state of the orders is unknown, or BOOKS has no order b
     type=click.Choice(["full", "normal"]),
     help="Acknowledged changes survive a power cut (full), or only a crash of programs (normal, which is faster).",
 )
+@click.option(
+    "--acknowledge",
+    is_flag=True,
+    help='Print a line {"as_of": …, "revision": …} on standard output for each durable change, and all else on '
+    "standard error.",
+)
 @WAIT
 @HEADERS
 def publish(
@@ -76,6 +85,7 @@ def publish(
     replace: bool,
     as_of: str | None,
     synchronous: Any,
+    acknowledge: bool,
     wait: float,
     headers: Path | None,
 ) -> None:
@@ -91,6 +101,9 @@ def publish(
 
     Events of orders (orders:events.ndjson, or orders:-) and recordings (replay:recording.ndjson) are the whole content
     of STORE, at each block, and whenever a change is due. Blocks that arrive together are one change.
+
+    With --acknowledge, a producer knows what is stored: it reads a line of JSON for each change. Lines that arrive
+    together are one change.
 
     Without BOOKS, a heartbeat is published into an existing STORE: it shows that the publisher is alive.
     """
@@ -111,21 +124,28 @@ def publish(
     with feed_errors():
         if books is None:
             with open_target() as store:
-                receipt = store.update((), freshness=None if as_of is None else Freshness(as_of))
-                click.echo(f"{store.name}: heartbeat published, revision {receipt.position.number}")
+                summary = _Summary(store.name, acknowledge)
+                summary.add(store, store.update((), freshness=None if as_of is None else Freshness(as_of)))
+                summary.show("heartbeat published")
         elif contents is Contents.STATES:
-            _mirror(opened(books, headers, follow=False), open_target)
+            feed = opened(books, headers, follow=False)
+            _mirror(feed, open_target, _Summary(feed.source, acknowledge))
         else:
             with ExitStack() as stack:
                 store_of_lines = cache(lambda: stack.enter_context(open_target()))
-                _Lines(open_lines(books), store_of_lines, as_of, replace).publish()
+                lines = open_lines(books)
+                _Lines(lines, store_of_lines, as_of, replace, _Summary(lines.name, acknowledge)).publish()
 
 
 @define
 class _Summary:
-    """What was published so far. `name` is that of the source, and after the first change that of the store."""
+    """What was published so far. `name` is that of the source, and after the first change that of the store.
+
+    If it `acknowledges`, each change is a line of JSON on standard output, which has nothing else.
+    """
 
     name: str
+    acknowledges: bool
     published: int = 0
     retracted: int = 0
     revision: int | None = None
@@ -135,15 +155,19 @@ class _Summary:
         self.name, self.revision = target.name, receipt.position.number
         self.published += receipt.published
         self.retracted += receipt.retracted
+        if self.acknowledges:
+            click.echo(json.dumps({"as_of": receipt.freshness.as_of, "revision": self.revision}))
 
-    def __str__(self) -> str:
-        text = f"{self.name}: {counted(self.published, 'order book')} published"
-        if self.retracted:
-            text += f", {counted(self.retracted, 'pair')} retracted"
-        return text if self.revision is None else f"{text}, revision {self.revision}"
+    def show(self, what: str | None = None) -> None:
+        """Print what was published, or else the number of books and pairs."""
+        if what is None:
+            retracted = f", {counted(self.retracted, 'pair')} retracted" if self.retracted else ""
+            what = f"{counted(self.published, 'order book')} published{retracted}"
+        revision = "" if self.revision is None else f", revision {self.revision}"
+        click.echo(f"{self.name}: {what}{revision}", err=self.acknowledges)
 
 
-def _mirror(source: Feed, open_target: Callable[[], Store]) -> None:
+def _mirror(source: Feed, open_target: Callable[[], Store], summary: _Summary) -> None:
     """Make a store equal to each version of a feed until that ends, and report it."""
     with (
         source as feed,
@@ -151,12 +175,11 @@ def _mirror(source: Feed, open_target: Callable[[], Store]) -> None:
         suppress(KeyboardInterrupt) if feed.is_endless else nullcontext(),
         loading(feed.source) as progress,
     ):
-        summary = _Summary(feed.source)
         try:
             left_out = mirror(feed, open_target, progress=progress, on_written=summary.add)
         finally:
             if summary.revision is not None:
-                click.echo(summary)
+                summary.show()
         # The feed has logged a problem.
         if feed.version is None or feed.problem != "has ended" or left_out or feed.rejected:
             raise SystemExit(EXIT_REJECTED)
@@ -170,7 +193,7 @@ class _Lines:
     store: Callable[[], Store]
     as_of: str | None
     replaces: bool
-    summary: _Summary = field(default=Factory(lambda self: _Summary(self.lines.name), takes_self=True))
+    summary: _Summary
     so_far: Change = field(factory=Change)
     left_out: set[Pair] = field(factory=set)
     hides_as_of: bool = False
@@ -181,11 +204,11 @@ class _Lines:
         try:
             self._publish()
             has_ended = True
-        except OSError as error:
-            raise Failed(EXIT_FEED, f"{lines.name} cannot be read: {error.strerror or error}") from None
+        except (FeedError, OSError) as error:
+            raise Failed(EXIT_FEED, f"{lines.name} cannot be read: {reason_of(error)}") from None
         finally:
             if has_ended or self.summary.revision is not None:
-                click.echo(self.summary)
+                self.summary.show()
             if lines.rejected:
                 click.echo(f"{lines.name}: {counted(lines.rejected, 'record')} rejected", err=True)
         if lines.uncommitted:

@@ -38,8 +38,11 @@ def record(source: str, recording: str, *, headers: Path | None, log_format: str
     since. Any other file that exists is an error.
     """
     with feed_errors():
-        is_file = kind_of(recording) is LINES and not recording.startswith("-")
+        is_file = kind_of(recording) is LINES and not recording.startswith("-") and not recording.endswith(".gz")
     if not is_file:
-        raise click.UsageError("FILE must be a file of lines such as recording.ndjson, got the name of another FEED")
+        raise click.UsageError(
+            "FILE must be a file of lines such as recording.ndjson, got the name of another FEED or of a compressed "
+            "file"
+        )
     with opened_until_signal(source, headers, log_format, log_level) as feed:
-        mirror_logged("recording", feed, lambda: Recorder(recording))
+        mirror_logged("recording %s into %s: %d pairs, %d bytes", feed, lambda: Recorder(recording))

@@ -49,7 +49,7 @@ def relay(source: str, target: str, *, wait: float, headers: Path | None, log_fo
             raise click.UsageError(
                 "FEED must have all pairs of STORE, got a stream of order books: use market-index publish"
             )
-        mirror_logged("relaying", feed, lambda: open_store(target, wait=wait))
+        mirror_logged("relaying %s into %s: %d pairs, revision %d", feed, lambda: open_store(target, wait=wait))
 
 
 @contextmanager
@@ -65,8 +65,11 @@ def opened_until_signal(source: str, headers: Path | None, log_format: str, log_
         sys.exit(error.exit_code)
 
 
-def mirror_logged(verb: str, feed: Feed, open_target: Callable[[], Store]) -> None:
-    """Make a target equal to a feed until an exception ends it, and log when it is equal for the first time."""
+def mirror_logged(event: str, feed: Feed, open_target: Callable[[], Store]) -> None:
+    """Make a target equal to a feed until an exception ends it, and log when it is equal for the first time.
+
+    `event` is the text of the log, for the feed, the target, the number of pairs, and the number of the position.
+    """
     with ExitStack() as stack:
         progress = stack.enter_context(loading(feed.source))
         is_first = True
@@ -77,13 +80,6 @@ def mirror_logged(verb: str, feed: Feed, open_target: Callable[[], Store]) -> No
                 is_first = False
                 stack.close()
                 pairs = 0 if feed.version is None else len(feed.version.index)
-                LOG.info(
-                    "%s %s into %s: %d pairs, revision %d",
-                    verb,
-                    feed.source,
-                    target.name,
-                    pairs,
-                    receipt.position.number,
-                )
+                LOG.info(event, feed.source, target.name, pairs, receipt.position.number)
 
         mirror(feed, open_target, progress=progress, on_written=on_written)

@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+import re
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
+from market_index.errors import safe_repr
 from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, EXIT_USAGE, Failed
-from market_index_cli.options import HEADERS, LOG_FORMAT, LOG_LEVEL, SECONDS, option
+from market_index_cli.options import HEADERS, LOG_FORMAT, LOG_LEVEL, SECONDS, converted, option
+
+# As browsers send it: in lower case, and without the port that its scheme implies.
+_ORIGIN: Final = re.compile(r"\*|(?!http:.*:80$|https:.*:443$)[a-z][a-z0-9+.-]*://[a-z0-9_.:\[\]-]+")
+
+
+def _origin(text: str) -> str:
+    if not _ORIGIN.fullmatch(text):
+        raise ValueError(
+            f"must be an origin such as https://example.com or http://127.0.0.1:3000, got {safe_repr(text)}"
+        )
+    return text
+
+
+def _address(text: str) -> str:
+    if text != "*":
+        ip_network(text)  # its error says what must hold
+    return text
+
+
+class _Port(click.Option):
+    """The option `--port`, which ignores what Kubernetes sets beside a Service with the name market-index."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Return the value of the variable; None if there is none."""
+        found = super().resolve_envvar_value(ctx)
+        return None if found is not None and found.startswith("tcp://") else found
 
 
 # Each parameter has the name of its option, so that `auto_envvar_prefix` names its variable: MARKET_INDEX_MAX_AGE.
@@ -30,7 +59,7 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
 )
 @click.argument("feed", metavar="[FEED]", envvar="MARKET_INDEX_FEED", default="sample:")
 @option("--host", default="127.0.0.1", help="Address to listen on. The default is reachable only from this machine.")
-@option("--port", default=8000, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
+@option("--port", cls=_Port, default=8000, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
 @option(
     "--uds",
     metavar="PATH",
@@ -72,6 +101,7 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     "--cors-origin",
     multiple=True,
     metavar="ORIGIN",
+    type=converted(_origin),
     help="Allow web pages of ORIGIN to read the API, exactly as browsers send it, such as https://example.com; * for "
     "any. Can be given more than once.",
 )
@@ -79,6 +109,7 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     "--forwarded-allow-ips",
     multiple=True,
     metavar="ADDRESS",
+    type=converted(_address),
     help="Log the client that X-Forwarded-For names, if the request comes from ADDRESS: an IP address, a network such "
     "as 10.0.0.0/8, or * for any, as a Unix socket requires. Can be given more than once. By default no proxy is "
     "trusted.",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext, suppress
-from decimal import Decimal
+from contextlib import closing, nullcontext, suppress
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
@@ -15,15 +16,16 @@ from typing import Final, TypeAlias
 
 import click
 
-from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, PairNotFound, parse_price, wire
+from market_index import MarketIndex, OrderBook, Pair, PairNotFound, wire
 from market_index.display import Tokens
+from market_index.errors import safe_repr
 from market_index_cli import terminal
-from market_index_cli.console import loading
-from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, feed_errors
+from market_index_cli.console import interrupt_on_sigterm, loading
+from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import containing, exact_pair, pair_of
-from market_index_cli.options import BASE, FEED, HEADERS, JSON, QUOTE, converted, opened
-from market_index_cli.tokens import TOKENS, Display, tokens_of
+from market_index_cli.options import BASE, FEED, HEADERS, JSON, QUOTE, opened
+from market_index_cli.tokens import NO_VALUE, TOKENS, Display, tokens_of
 from market_index_feeds import Feed
 
 _TERMINAL_DEPTH: Final = 15
@@ -42,7 +44,8 @@ _EVERY_DIGIT: Final = click.option(
 @click.command(
     short_help="List the pairs of FEED.",
     epilog=f"""\b
-Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read, {EXIT_REJECTED} a record was rejected.""",
+Exit codes: 0, {EXIT_ABSENT} no pair matches --filter, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read,
+{EXIT_REJECTED} a record was rejected.""",
 )
 @FEED
 @click.option("--wide", is_flag=True, help="Do not shorten identifiers to the width of the terminal.")
@@ -73,6 +76,8 @@ def pairs(
     display = Display(tokens_of(source, tokens), every_digit or not sys.stdout.isatty())
     with feed_errors(), opened(source, headers) as feed:
         index = containing(text, _read(feed), display)
+    if text and not index:
+        raise Failed(EXIT_ABSENT, f"no pair matches {safe_repr(text)}")
     if as_json:
         click.echo(wire.pair_list_to_json(index.pair_list()))
     elif sys.stdout.isatty():
@@ -102,15 +107,10 @@ Exit codes: 0, {EXIT_ABSENT} FEED does not track the pair, 2 wrong usage, {EXIT_
     type=click.IntRange(0),
     help=f"Show the best N levels of each side. The default is {_TERMINAL_DEPTH} on a terminal, and all in a pipe.",
 )
-@click.option(
-    "--step",
-    metavar="PRICE",
-    type=converted(parse_price),
-    help="On a terminal, show one level for each multiple of PRICE, a price as it is shown: bids down, asks up. The "
-    "default is the sixth significant digit of the best price.",
-)
 @_EVERY_DIGIT
-@click.option("--watch", is_flag=True, help="Show the book again whenever it changes, until a signal ends the command.")
+@click.option(
+    "--watch", is_flag=True, help="Show the book again whenever it changes, until a signal or the end of FEED."
+)
 @HEADERS
 @TOKENS
 @JSON
@@ -120,7 +120,6 @@ def book(
     quote: str,
     *,
     depth: int | None,
-    step: Decimal | None,
     every_digit: bool,
     watch: bool,
     headers: Path | None,
@@ -130,37 +129,55 @@ def book(
     """Show the order book of BASE and QUOTE: asks above bids, the best of each in the middle.
 
     BASE and QUOTE are identifiers, or names that only one pair of FEED has. In a pipe, each level is one line, with
-    tabs between side, price and amount.
+    tabs between side, price and amount. With --watch, each state then begins with a line of the as_of, and a blank line
+    is between two states.
     """
     log_plainly()
-    if step is not None and every_digit:
-        raise click.UsageError("--step and --every-digit exclude each other")
-    display = Display(tokens_of(source, tokens), every_digit or not sys.stdout.isatty(), step)
+    is_terminal = sys.stdout.isatty() and not as_json
+    display = Display(tokens_of(source, tokens), every_digit or not sys.stdout.isatty())
+    before, separator = list[str](), list[str]()
     with feed_errors(), suppress(KeyboardInterrupt) if watch else nullcontext():
-        for found, freshness in (_watched if watch else _once)(partial(opened, source, headers), base, quote, display):
-            cut = found if depth is None else found.depth(depth)
-            if as_json:
-                click.echo(wire.order_book_to_json(cut))
-            elif not sys.stdout.isatty():
-                _print(terminal.ladder_rows(cut, display))
-            else:
+        for pair, index in (_watched if watch else _once)(partial(opened, source, headers), base, quote, display):
+            found = index.get(pair)
+            lines = [] if found is None else _lines(found, depth, display, as_json=as_json)
+            if lines == before:
+                continue
+            before = lines
+            if found is None:
+                click.echo(str(PairNotFound(pair)), err=True)
+            elif is_terminal:
                 if watch:
                     click.clear()
-                _print(terminal.ladder(found, _TERMINAL_DEPTH if depth is None else depth, display, _columns()))
-                _print(terminal.freshness_lines(freshness))
+                _print([*lines, *terminal.freshness_lines(index.freshness)])
+            elif watch and not as_json:
+                _print([*separator, f"as_of\t{index.as_of or NO_VALUE}", *lines])
+                separator = [""]
+            else:
+                _print(lines)
 
 
-def _once(open_source: _OpenSource, base: str, quote: str, display: Display) -> Iterator[tuple[OrderBook, Freshness]]:
-    """Yield the book of a pair, and its freshness. Of a store or a service, no other book is read."""
+def _lines(found: OrderBook, depth: int | None, display: Display, *, as_json: bool) -> list[str]:
+    """Return the lines of a book, as JSON or for standard output."""
+    cut = found if depth is None else found.depth(depth)
+    if as_json:
+        return [wire.order_book_to_json(cut).decode()]
+    if not sys.stdout.isatty():
+        return [*terminal.ladder_rows(cut, display)]
+    return [*terminal.ladder(found, _TERMINAL_DEPTH if depth is None else depth, display, _columns())]
+
+
+def _once(open_source: _OpenSource, base: str, quote: str, display: Display) -> Iterator[tuple[Pair, MarketIndex]]:
+    """Yield a pair, and an index with its book. Of a store or a service, no other book is read."""
     pair = exact_pair(base, quote)
     with suppress(PairNotFound), open_source() as feed:
         if pair is not None and not feed.is_stream:
-            found = feed.read_order_book(pair)
-            yield found, Freshness() if feed.version is None else feed.version.index.freshness
+            feed.read_order_book(pair)
+            assert feed.version is not None  # noqa: S101  # it was read
+            yield pair, feed.version.index
             return
     with open_source() as feed:
         index = _read(feed)
-    yield index.order_book(pair_of(base, quote, index, display)), index.freshness
+    yield pair_of(base, quote, index, display), index
 
 
 def _read(feed: Feed) -> MarketIndex:
@@ -168,26 +185,27 @@ def _read(feed: Feed) -> MarketIndex:
         return feed.read(progress)
 
 
-def _watched(
-    open_source: _OpenSource, base: str, quote: str, display: Display
-) -> Iterator[tuple[OrderBook, Freshness]]:
-    """Yield the book of a pair, and its freshness, and yield it again when it changes."""
-    live = LiveIndex()
-    with open_source() as feed:
-        with loading(feed.source) as progress:
-            feed.start(live, progress)
+def _watched(open_source: _OpenSource, base: str, quote: str, display: Display) -> Iterator[tuple[Pair, MarketIndex]]:
+    """Yield a pair, and each index of the source, until that ends."""
+    interrupt_on_sigterm()
+    pair, index = None, None
+    with open_source() as feed, closing(feed.versions()) as versions:
+        for version in versions:
+            _require_reader()
+            if version.index is not index:
+                index = version.index
+                pair = pair or pair_of(base, quote, index, display)
+                yield pair, index
         if feed.version is None:
             raise SystemExit(EXIT_FEED)  # the feed has logged its problem
-        index, shown = live.current, None
-        pair = pair_of(base, quote, index, display)
-        while True:
-            found = index.get(pair)
-            if found is not None and found != shown:
-                yield found, index.freshness
-            if found is None and shown is not None:
-                click.echo(str(PairNotFound(pair)), err=True)
-            shown = found
-            index = live.wait(after=index)
+
+
+def _require_reader() -> None:
+    """Raise `BrokenPipeError` if the reader of a pipe has gone: without a change, nothing would be written."""
+    poll = select.poll()
+    poll.register(1, 0)
+    if poll.poll(0):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def _columns() -> int:

@@ -9,7 +9,7 @@ from typing import Final
 import click
 from attrs import frozen
 
-from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, OrderBook, Pair, Side
+from market_index import ADA, AssetId, InvalidOrderBook, OrderBook, Pair, Side
 from market_index.display import Tokens
 from market_index_cli.console import counted
 from market_index_cli.options import converted
@@ -74,32 +74,20 @@ class Display:
     """How assets and numbers are shown: by a token registry, if there is one.
 
     Without `every_digit`, prices are grouped by a step, and other numbers have six significant digits. Amounts and
-    values are in words from a million on. The step is in the units that are shown; by default it is the sixth
-    significant digit of the best price of a book. The web page has the same rules, and the same texts.
+    values are in words from a million on. The step is the sixth significant digit of the best price of a book. The web
+    page has the same rules, and the same texts.
     """
 
     tokens: Tokens | None = None
     every_digit: bool = True
-    step: Decimal | None = None
 
     def grouped(self, book: OrderBook) -> OrderBook:
-        """Return a book with its prices as they are shown.
-
-        Raises:
-            click.UsageError: `step` is not a price in the smallest units of the pair.
-        """
+        """Return a book with its prices as they are shown."""
         if self.every_digit or not (book.bids or book.asks):
             return book
-        step = self.step
-        if step is None:
-            best = (book.bids or book.asks)[0].price
-            step = max(_unit(_last_digit(best)), _SMALLEST_STEP)
-        elif self.tokens is not None:
-            step = step.scaleb(-self.tokens.human_price(book.pair, Decimal(1)).adjusted())
+        best = (book.bids or book.asks)[0].price
         try:
-            return book.grouped(step)
-        except InvalidPrice as error:
-            raise click.UsageError(f"--step: {error}") from error
+            return book.grouped(max(_unit(_last_digit(best)), _SMALLEST_STEP))
         except InvalidOrderBook:
             return book  # A sum of amounts is too large for a level.
 

@@ -170,7 +170,7 @@ class LineSource(Source):
 
     @abstractmethod
     def _batches(self, stop: Event) -> Generator[Batch, None, None]:
-        """Yield the lines. Raises `OSError`."""
+        """Yield the lines. Raises as `changes`."""
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Yield a version after each change, and after each check that finds none."""
@@ -183,7 +183,7 @@ class LineSource(Source):
     def changes(self, stop: Event, progress: Progress | None = None) -> Generator[Change, None, None]:
         """Yield what became visible since the last change, whenever all lines are read; empty if nothing did.
 
-        Raises `OSError`.
+        Raises `OSError`, and `FeedError` if the content has another format than lines.
         """
         commits, tail, unfinished = _Commits(), None, frozenset[Pair | None]()
         with closing(self._batches(stop)) as batches:

@@ -156,7 +156,7 @@ class _Copy:
         elif books or retract or freshness != before.freshness:
             receipt = target.update(books, retract, freshness, after=content.position)
         elif self.is_new and content.position is not None:
-            receipt = Receipt(position=content.position)
+            receipt = Receipt(position=content.position, freshness=before.freshness)
         else:
             receipt = None
         # Derived from the index of the source, so that the next difference costs only what changes.

@@ -213,6 +213,8 @@ class Recorder(Store):
         self._file: FileIO | None = None
         self._content = Replay(path)
         with self._errors("cannot be recorded into"):
+            if self._path.suffix == ".gz":
+                raise FeedError("it must not have the name of a compressed file: compress it afterwards")
             if not self._path.parent.is_dir():
                 raise FeedError("its folder must exist")
             with suppress(FileNotFoundError):
@@ -261,7 +263,7 @@ class Recorder(Store):
         _append(self._file, lines, position.number)
         position = Position("", position.number + len(lines))
         self._content.derive([change.books[pair] for pair in bodies], gone, freshness=freshness, position=position)
-        return Receipt(len(bodies), len(gone), position=position)
+        return Receipt(len(bodies), len(gone), position=position, freshness=freshness)
 
     def _close(self) -> None:
         """Close the file, which also unlocks it."""

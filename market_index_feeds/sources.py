@@ -6,6 +6,7 @@ Only this module knows all media. A new medium is one row of `KINDS`, with a fun
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -338,10 +339,20 @@ def _mode(name: str) -> int:
         mode = Path(name).stat().st_mode
     except (OSError, ValueError) as error:
         shown = "standard input" if name == STANDARD_INPUT else shown_name(name)
-        raise FeedError(f"{shown} cannot be opened: {reason_of(error)}") from None
+        raise FeedError(f"{shown} cannot be opened: {reason_of(error)}{_suggestion(name)}") from None
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISREG(mode)):
         raise FeedError(f"{shown_name(name)} cannot be opened: it must be a regular file, a pipe or a character device")
     return mode
+
+
+def _suggestion(name: str) -> str:
+    """Return the name that was probably meant, for a message; empty if there is none."""
+    address = re.fullmatch(r"(?:(https?|nats|tls):/?)?([\w.-]+:(\d+)(?:/.*)?)", name)
+    meant = SAMPLE if name.lower() in {"sample", SAMPLE} else None
+    if address is not None:
+        scheme, rest, port = address.groups()
+        meant = f"{scheme or ('nats' if port == '4222' else 'http')}://{shown_name(rest)}"
+    return f" (did you mean {meant}?)" if meant else ""
 
 
 # The conversions of options.

@@ -40,14 +40,16 @@ MAX_WAIT_SECONDS: Final = 1_000_000.0
 
 @frozen
 class Receipt:
-    """What was written: the numbers of `published` books and `retracted` pairs, and the position of the store after it.
+    """What was written: the numbers of `published` books and `retracted` pairs.
 
-    The numbers of positions increase with each change.
+    `position` and `freshness` are those of the store after the change. The numbers of positions increase with each
+    change.
     """
 
     published: int = 0
     retracted: int = 0
     position: Position = field(kw_only=True, repr=False)
+    freshness: Freshness = field(kw_only=True, repr=False)
 
 
 @frozen

@@ -129,8 +129,8 @@ class Tokens(Value):
     def from_json(cls, *texts: bytes, names: Sequence[str] = ()) -> Tokens:
         """Read entries in the JSON of the registry.
 
-        A text is one entry, an array of them, or a response of the registry's API, `{"subjects": […]}`. To read the
-        folder `mappings` of the registry, pass the content of each file.
+        A text is one entry, an array of them, or a response of the registry's API, in version 1 or 2: `{"subjects":
+        […]}`, or `{"subject": {…}}`. To read the folder `mappings` of the registry, pass the content of each file.
 
         Anybody can add an entry to the registry. So an entry that is not valid, or whose asset has an entry already, is
         left out, and `rejected` says why. The same is true of a text that is nested too deeply, or has no entries.
@@ -305,7 +305,8 @@ def _entries(text: bytes) -> dict[str, Any]:
     except RecursionError:
         raise InvalidTokens("token metadata must be JSON, but is not: nested too deeply") from None
     if isinstance(value, dict) and "subject" in value:
-        return {"": value}
+        # Version 2 of the API has an object with one entry.
+        return {"": value["subject"] if isinstance(value["subject"], dict) else value}
     entries = value.get("subjects") if isinstance(value, dict) else value
     if isinstance(entries, list):
         return {f"entry {position}": entry for position, entry in enumerate(entries)}
@@ -318,12 +319,15 @@ def _token(entry: Any) -> Token:
     subject = entry.get("subject") if isinstance(entry, dict) else None
     if not isinstance(subject, str):
         raise InvalidTokens(f"an entry must have a subject, got {safe_repr(entry)}")
-    return Token(AssetId.from_unit(subject), *[_value(entry, name) for name in ("ticker", "name", "decimals")])
+    properties = entry.get("metadata", entry)  # version 2 of the API has them one level deeper
+    if not isinstance(properties, dict):
+        raise InvalidTokens(f"metadata must be an object, got {safe_repr(properties)}")
+    return Token(AssetId.from_unit(subject), *[_value(properties, name) for name in ("ticker", "name", "decimals")])
 
 
-def _value(entry: dict[str, Any], name: str) -> Any:
+def _value(properties: dict[str, Any], name: str) -> Any:
     """Return the `value` of a property; None if the entry does not have it."""
-    found = entry.get(name)
+    found = properties.get(name)
     if found is None:
         return None
     if not isinstance(found, dict) or "value" not in found:

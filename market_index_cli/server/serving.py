@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import socket
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from attrs import frozen
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from market_index import LiveIndex
 from market_index.display import Tokens
@@ -86,6 +88,8 @@ def serve_as_worker(
 
 def _listener(settings: Settings) -> socket.socket:
     """Return the passed socket, or else one that is bound to the path, or else to the address."""
+    if os.environ.get("MARKET_INDEX_PORT", "").startswith("tcp://"):
+        LOG.warning("MARKET_INDEX_PORT is ignored: Kubernetes sets it for a Service named market-index")
     with listen_errors("the passed socket"):
         passed = passed_socket()
     if passed is not None:
@@ -121,11 +125,11 @@ def _serve(
         description_route(),
         *page_routes(live, tokens_of(settings.feed, tokens) or Tokens()),
     )
-    app = create_app(live, max_age=settings.max_age, routes=routes, on_response=counters.count)
+    app: ASGIApp = create_app(live, max_age=settings.max_age, routes=routes, on_response=counters.count)
     if settings.cors_origin:
-        # Within the app, so that it also counts preflight requests.
-        app.add_middleware(
-            _Cors,
+        app = _Cors(
+            app,
+            counters.count,
             allow_origins=settings.cors_origin,
             allow_methods=("GET", "HEAD"),
             allow_headers=("If-None-Match",),
@@ -157,11 +161,19 @@ def _serve(
 
 
 class _Cors(CORSMiddleware):
-    """The middleware of Starlette, but a refused preflight request has the error body."""
+    """The middleware of Starlette, but preflight requests are counted, and a refused one has the error body.
+
+    It is around the app, so that the response to an unexpected error has its fields, too.
+    """
+
+    def __init__(self, app: ASGIApp, count: Callable[[str, int], object], **options: Any) -> None:
+        super().__init__(app, **options)
+        self._count = count
 
     def preflight_response(self, request_headers: Headers) -> Response:
         """Return the response to a preflight request."""
         found = super().preflight_response(request_headers)
+        self._count("", found.status_code)
         if found.status_code == 200:
             return found
         fields = {name: text for name, text in found.headers.items() if not name.startswith("content-")}

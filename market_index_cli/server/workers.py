@@ -14,6 +14,7 @@ from collections.abc import Callable
 from math import inf
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.resource_tracker import ensure_running
 from threading import Thread
 from time import monotonic, sleep
 from typing import Any, Final, TypeAlias, cast
@@ -44,6 +45,7 @@ def supervise(
     """
     # A forked process would inherit locks that other threads hold, and file locks of SQLite.
     spawning = multiprocessing.get_context("spawn")
+    ensure_running()  # otherwise the start of the first worker would do it, and unblock SIGINT
     # Without a lock: a worker that is killed could hold it.
     has_served = spawning.RawValue("b", 0)
     running: dict[int, BaseProcess] = {}
@@ -60,11 +62,15 @@ def supervise(
                     target=_in_worker, args=(work, listener, number, has_served, timeout), daemon=True
                 )
                 try:
+                    # A worker inherits this: Ctrl-C in a terminal would raise in the middle of its imports.
+                    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
                     process.start()
                 except OSError as error:  # too many open files or processes
                     LOG.error("a worker cannot be started: %s", error)
                 else:
                     running[number] = process
+                finally:
+                    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             wait([process.sentinel for process in running.values()], _POLL_SECONDS)
             for number, ended in list(running.items()):
                 if ended.exitcode is None:
@@ -91,6 +97,9 @@ def _end(processes: list[BaseProcess], timeout: float) -> None:
 
 
 def _in_worker(work: Work, listener: socket.socket, number: int, has_served: Any, timeout: float) -> None:
+    # The supervisor, which got the same signal, ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     Thread(target=_end_with_parent, args=(timeout,), daemon=True).start()
     work(listener, number, lambda: setattr(has_served, "value", 1))
 

@@ -193,7 +193,9 @@ class NatsStore(Store):
             writing.retracted.update(deleted)
             writing.until = monotonic() + self._wait
             if not rest:
-                return Receipt(len(writing.published), len(writing.retracted), position=position)
+                return Receipt(
+                    len(writing.published), len(writing.retracted), position=position, freshness=record.freshness
+                )
 
     async def _commit(self, messages: Messages, record: Record, position: Position) -> Position:
         """Store a batch with its record if this is the position of the bucket. Return the next position.

@@ -37,7 +37,7 @@ _REPUBLISH: Final = (
     ": write its books with the release that made it (market-index dump OLD.db > books.ndjson), and publish them into"
     " a new store (market-index publish NEW.db books.ndjson)"
 )
-_TEXT_SUFFIXES: Final = {".csv", ".json", ".jsonl", ".ndjson"}
+_TEXT_SUFFIXES: Final = {".csv", ".gz", ".json", ".jsonl", ".ndjson"}
 
 # A book of 50 levels a side fits a page of 8 KiB. `last` is the first table, so that its row is in the second page.
 _SCHEMA: Final = f"""
@@ -209,6 +209,12 @@ def _followed_by(pages: Mapping[int, bytes]) -> int:
         return int(follows)
 
 
+def require_file(path: Path) -> None:
+    """Raise `FeedError` with the command that creates a store if there is no file."""
+    if not path.exists():
+        raise FeedError("No such file or directory (market-index publish STORE BOOKS creates it)")
+
+
 def create_file(path: Path) -> None:
     """Create an empty store, unless another process is faster. No process sees an incomplete one."""
     if path.suffix.lower() in _TEXT_SUFFIXES:
@@ -242,6 +248,8 @@ def errors(path: Path) -> Iterator[None]:
         remedy, code = "", code_of(error) if isinstance(error, sqlite3.Error) else 0
         if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
             remedy = f" (this user must be able to read {path.name}, and to write its folder and {path.name}-wal, -shm)"
+        if code == sqlite3.SQLITE_NOTADB:
+            remedy = f" (lines of order books need another name, such as {path.stem}.ndjson)"
         raise (Busy if code in _BUSY else FeedError)(f"{reason_of(error)}{remedy}") from error
 
 

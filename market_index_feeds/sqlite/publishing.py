@@ -14,7 +14,7 @@ from typing import Final, final
 from market_index_feeds.errors import FeedError
 from market_index_feeds.names import shown_name
 from market_index_feeds.source import Position, Version
-from market_index_feeds.sqlite.file import Connection, Synchronous, create_file, errors
+from market_index_feeds.sqlite.file import Connection, Synchronous, create_file, errors, require_file
 from market_index_feeds.sqlite.reading import SqliteSource
 from market_index_feeds.sqlite.rows import ROWS, Change, is_valid, last_change, pair_of, put, put_change
 from market_index_feeds.store import WAIT_SECONDS, CheckedChange, Receipt, Store
@@ -54,6 +54,7 @@ class SqliteStore(Store):
     def _open(self, synchronous: Synchronous, *, create: bool) -> None:
         if create and not self._path.exists():
             create_file(self._path)
+        require_file(self._path)
         # It reads nothing yet. Closing a connection that has read a log copies the log into the file.
         self._connection = Connection(self._path, "rw", self._wait)
         try:
@@ -105,7 +106,7 @@ class SqliteStore(Store):
         with suppress(OSError):
             # SQLite does nothing after a commit that the system reports to readers.
             os.utime(self._path)
-        return Receipt(published, retracted, position=position)
+        return Receipt(published, retracted, position=position, freshness=row.freshness)
 
     def _close(self) -> None:
         """Move the log into the file, unless others keep that from it, and close it."""

@@ -13,7 +13,7 @@ from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.file_watch import FileWatch
 from market_index_feeds.names import shown_name
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
-from market_index_feeds.sqlite.file import Connection, Identity, errors
+from market_index_feeds.sqlite.file import Connection, Identity, errors, require_file
 from market_index_feeds.sqlite.rows import ROWS, Rows, is_in_history, last_change
 
 READ_WAIT_SECONDS: Final = 1.0
@@ -35,6 +35,8 @@ class SqliteSource(Source):
         self._position: Position | None = None
         try:
             self._path = Path(path).absolute()  # the process may change its working directory
+            with errors(self._path):
+                require_file(self._path)
             with self._open() as connection, connection.transaction("BEGIN"):
                 connection.require_store()
         except (FeedError, ValueError) as error:  # a path with a null byte

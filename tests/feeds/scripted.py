@@ -151,7 +151,8 @@ class MemoryStore(Store):
             self.updates += 1
         if self.failure in {"lost", "written"}:
             raise UnknownOutcome(f"{self.name} did not answer")
-        return Receipt(len(bodies), len(gone), position=Position("memory", self.number))
+        position = Position("memory", self.number)
+        return Receipt(len(bodies), len(gone), position=position, freshness=self.index.freshness)
 
     def close(self) -> None:
         """Count the calls, and stay open."""

@@ -68,7 +68,7 @@ def test_the_first_version_is_reported_also_if_the_target_is_equal(mirroring: Mi
     mirroring.start()
     mirroring.source.step()
     mirroring.source.step()
-    assert mirroring.receipts == [Receipt(position=Position("memory", 1))]
+    assert mirroring.receipts == [Receipt(position=Position("memory", 1), freshness=mirroring.source.freshness)]
     assert mirroring.target.updates == 1
 
 

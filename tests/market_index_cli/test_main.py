@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,50 @@ def test_a_reader_that_closes_the_output_is_exit_code_1_without_a_message():
     done = subprocess.run([COMMAND, "pairs", SAMPLE], stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("redirections", "exit_code", "pairs"),
+    [("2>&-", 0, 13), ("<&- 2>&-", 0, 13), (">&-", 3, 13), ("<&- >&- 2>&-", 3, 13)],
+)
+def test_a_closed_stream_is_no_file_of_the_command(store: Path, redirections: str, exit_code: int, pairs: int):
+    """The next file would get its descriptor: messages would be written into a store."""
+    command = ["sh", "-c", f'exec "$@" {redirections}', "sh", str(COMMAND), "publish", str(store), str(SAMPLE)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+    assert done.returncode == exit_code
+    assert done.stdout == ("" if exit_code else f"{store}: 13 order books published, revision 1\n")
+    assert len(open_feed(store).read()) == pairs
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code"), [("pairs", 0), ("dump", 0), ("relay", 2), ("record", 2), ("serve", 3), ("publish", 2)]
+)
+def test_every_command_works_without_standard_error(command: str, exit_code: int, tmp_path: Path):
+    arguments: dict[str, list[object]] = {
+        "pairs": [SAMPLE],
+        "dump": [SAMPLE],
+        "relay": ["-", tmp_path / "new.db"],
+        "record": [SAMPLE, "x.gz"],
+        "serve": ["nowhere"],
+        "publish": [tmp_path / "new.db", "--replace"],
+    }
+    words = map(str, [COMMAND, command, *arguments[command]])
+    done = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *words], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, bool(done.stdout)) == (exit_code, exit_code == 0)
+
+
+def test_ctrl_c_during_the_imports_has_no_traceback(tmp_path: Path):
+    """The process ends by the signal, before click handles it."""
+    code = "import signal, sys\nsignal.raise_signal(signal.SIGINT)\nraise SystemExit(7)\n"
+    (tmp_path / "click.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-m", "market_index_cli", "--version"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
 def test_the_package_runs_as_a_module():

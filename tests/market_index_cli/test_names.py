@@ -73,7 +73,7 @@ def test_a_name_of_several_pairs_is_an_error_that_lists_them(twins: Path):
 
 def test_pairs_are_filtered_by_names_and_identifiers(registry: Path):
     def listed(text: str, *options: object) -> list[str]:
-        _, *rows = invoke("pairs", SAMPLE, "--filter", text, *options).stdout.splitlines()
+        rows = invoke("pairs", SAMPLE, "--filter", text, *options).stdout.splitlines()[1:]
         return [row.split("\t")[-1] for row in rows]
 
     assert (len(listed("")), len(listed("ada"))) == (13, 11)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 from contextlib import suppress
@@ -81,6 +82,35 @@ def test_lines_of_standard_input_are_published_as_they_arrive(store: Path, numbe
         f"{store}: {expected[1]}\n",
         expected[2],
     )
+
+
+def test_each_durable_change_is_acknowledged(store: Path):
+    """A producer in another language knows what is stored, while the command runs."""
+    with subprocess.Popen(
+        [COMMAND, "publish", store, "-", "--acknowledge"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=-1
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        for number in (1, 2):
+            process.stdin.write(line(number, number).encode() + commit_line(Freshness(f"slot {number}")))
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline()) == {"as_of": f"slot {number}", "revision": number}
+            assert open_feed(store).read().as_of == f"slot {number}"
+        output, errors = process.communicate(timeout=DEADLINE_SECONDS)
+    assert (process.returncode, output) == (0, b"")
+    assert errors.decode() == f"{store}: 2 order books published, revision 2\n"
+
+
+@pytest.mark.parametrize("books", ["events", "heartbeat", "file"])
+def test_each_way_to_publish_acknowledges(store: Path, lines: Path, books: str):
+    with open_store(store) as other:
+        other.update([book(9, 9)], freshness=Freshness("slot 0"))
+    lines.write_bytes(START if books == "events" else line(1).encode())
+    sources: dict[str, list[object]] = {"events": [f"orders:{lines}"], "heartbeat": [], "file": [lines]}
+    done = invoke("publish", store, *sources[books], "--acknowledge")
+    as_of = "slot 1" if books == "events" else "slot 0"
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"as_of": as_of, "revision": 2})
+    assert done.stderr.endswith(" published, revision 2\n" if books != "events" else " retracted, revision 2\n")
 
 
 @pytest.mark.decision(35)

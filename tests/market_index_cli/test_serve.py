@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 
 from market_index import LiveIndex
+from market_index_cli.server.serving import _Cors
 from market_index_feeds import Feed, Progress, open_store
+from market_index_http import create_app
+from tests.asgi import request
 from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, running, started, untimed
 from tests.feeds.made_up import book, pair
 from tests.metrics import samples_of, scrape
@@ -212,6 +215,27 @@ class TestVariables:
         assert answer.json == {"error": "Disallowed CORS origin"}
         assert int(answer.headers["content-length"]) == len(answer.body)
         assert scrape(configured.service)[key] == before + 1
+
+
+def test_an_unexpected_error_is_readable_for_allowed_origins(monkeypatch: pytest.MonkeyPatch):
+    """And the preflight requests, which do not reach the app, are counted."""
+    counted: list[tuple[str, int]] = []
+    app = _Cors(create_app(LiveIndex()), lambda *response: counted.append(response), allow_origins=[PAGE_ORIGIN])
+    monkeypatch.setattr("market_index_http.pair_list.PairListEndpoint.__call__", lambda *_: 1 / 0)
+    origin = {"Origin": PAGE_ORIGIN}
+    answer = request(app, LIST, headers=origin)
+    assert request(app, LIST, "OPTIONS", origin | {"Access-Control-Request-Method": "GET"}).status == 200
+    assert (answer.status, answer.headers["access-control-allow-origin"]) == (500, PAGE_ORIGIN)
+    assert counted == [("", 200)]
+
+
+def test_a_port_of_kubernetes_is_ignored():
+    """It is set in every container beside a Service with the name market-index."""
+    done = invoke("serve", SAMPLE, "--host", "192.0.2.1", MARKET_INDEX_PORT="tcp://10.43.0.7:9000")
+    assert done.returncode == 4
+    ignored, error = untimed(done.stderr).splitlines()
+    assert ignored == "MARKET_INDEX_PORT is ignored: Kubernetes sets it for a Service named market-index"
+    assert error == "cannot listen on 192.0.2.1 port 8000: Cannot assign requested address"
 
 
 def test_without_a_feed_the_sample_is_served_with_labels(tmp_path: Path):

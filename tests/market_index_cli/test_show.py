@@ -8,6 +8,7 @@ import pty
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Final
@@ -17,10 +18,13 @@ from click import unstyle
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from market_index import Freshness, LiveIndex, wire
+from market_index import Freshness, LiveIndex, OrderBook, wire
 from market_index_feeds import open_feed, open_store
 from market_index_http import create_app
 from tests.command import BOOK, COMMAND, LINES, SAMPLE, invoke, read_all
+from tests.feeds.contract.lines import book_line, retract_line
+from tests.feeds.made_up import pair
+from tests.feeds.test_recording import recorded
 from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
 
@@ -140,6 +144,79 @@ def test_book_shows_a_pair(kind: str, store: Path, service: str):
     assert rows == [["side", "price", "amount"], *reversed(asks), *bids]
     cut = json.loads(invoke("book", source, "ADA", IUSD, "--json", "--depth", 1).stdout)
     assert cut == BOOK | {"bids": BOOK["bids"][:1], "asks": BOOK["asks"][:1]}
+
+
+class TestWatch:
+    """`book --watch` in a pipe."""
+
+    @pytest.fixture
+    def watching(self) -> Iterator[subprocess.Popen[bytes]]:
+        with watched("-") as process:
+            yield process
+
+    def test_only_changes_are_shown_until_the_end_of_the_input(self, lines: Path):
+        """A replay yields each of its changes, also those below the depth."""
+        books = [level_line(1, 2), level_line(1, 2), level_line(1, 2, "7"), level_line(2, 3)]
+        lines.write_bytes(b"".join(book + recorded(second, f"slot {second}") for second, book in enumerate(books)))
+        done = invoke("book", f"replay:{lines}?speed=1000", pair(1).base, "ADA", "--watch", "--depth", 1)
+        first = "as_of\tslot 0\nside\tprice\tamount\nask\t2\t9\nbid\t1\t9\n"
+        second = "as_of\tslot 3\nside\tprice\tamount\nask\t3\t9\nbid\t2\t9\n"
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"{first}\n{second}", "")
+
+    def test_the_end_of_standard_input_ends_it(self):
+        done = invoke("book", "-", pair(1).base, "ADA", "--watch", "--json", stdin=level_line(1, 2).decode())
+        assert (done.returncode, done.stdout, done.stderr) == (0, level_line(1, 2).decode(), "")
+
+    def test_it_ends_by_a_signal(self, watching: subprocess.Popen[bytes]):
+        assert watching.stdin
+        assert watching.stdout
+        watching.stdin.write(level_line(1, 2))
+        watching.stdin.flush()
+        assert watching.stdout.readline() == b"as_of\t-\n"
+        watching.terminate()
+        watching.communicate(timeout=DEADLINE_SECONDS)
+        assert watching.returncode == 0
+
+    def test_it_ends_when_its_reader_has_gone(self, tmp_path: Path):
+        (tmp_path / "books.ndjson").write_bytes(level_line(1, 2))
+        with watched(tmp_path / "books.ndjson") as process:
+            assert process.stdout
+            assert process.stdout.readline() == b"as_of\t-\n"
+            process.stdout.close()
+            assert process.wait(DEADLINE_SECONDS) == 1
+            assert process.stderr
+            assert process.stderr.read() == b""
+
+    def test_a_retracted_book_that_returns_is_shown_again(self, watching: subprocess.Popen[bytes]):
+        assert watching.stdin
+        assert watching.stdout
+        shown: list[bytes] = []
+        for lines in (level_line(1, 2), retract_line(pair(1)), level_line(1, 2)):
+            watching.stdin.write(lines)
+            watching.stdin.flush()
+            pipe = watching.stderr if lines == retract_line(pair(1)) else watching.stdout
+            assert pipe
+            shown += [pipe.readline() for _ in range(1 if pipe is watching.stderr else 4 + bool(shown))]
+        assert shown[4:6] == [f"Pair {pair(1)} not found\n".encode(), b"\n"]
+        assert shown[6:] == shown[:4]
+
+
+def level_line(bid: int, ask: int, *more: str) -> bytes:
+    """Return the line of a book with these prices, and more asks."""
+    asks = [(str(ask), 9), *[(price, 1) for price in more]]
+    return book_line(OrderBook.from_levels(pair(1), bids=[(str(bid), 9)], asks=asks))
+
+
+@contextmanager
+def watched(source: object, *options: object) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `book --watch` until the end of the block."""
+    words = map(str, [COMMAND, "book", source, pair(1).base, pair(1).quote, "--watch", *options])
+    process = subprocess.Popen([*words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture(scope="module")

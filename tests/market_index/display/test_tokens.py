@@ -45,6 +45,12 @@ def entry(asset: AssetId = SNEK, **properties: Any) -> dict[str, Any]:
     return {"subject": asset.unit, **{name: {"value": value, "signatures": []} for name, value in properties.items()}}
 
 
+def version_2(one: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry as version 2 of the registry's API has it."""
+    values = {name: {"value": found["value"], "source": "CIP_26"} for name, found in one.items() if name != "subject"}
+    return {"subject": one["subject"], "metadata": {**values, "url": None}, "standards": None}
+
+
 def read(*entries: Any) -> Tokens:
     return Tokens.from_json(json.dumps([*entries]).encode())
 
@@ -65,8 +71,10 @@ class TestReading:
             [json.dumps({"subjects": ENTRIES})],
             ["\ufeff" + json.dumps(ENTRIES, indent=2)],
             [json.dumps(one, indent=2) for one in ENTRIES],
+            [json.dumps({"subjects": [version_2(one) for one in ENTRIES], "queryPriority": ["CIP_68", "CIP_26"]})],
+            [json.dumps({"subject": version_2(one), "queryPriority": ["CIP_68", "CIP_26"]}) for one in ENTRIES],
         ],
-        ids=["array", "response", "mark", "files"],
+        ids=["array", "response", "mark", "files", "version 2", "version 2, one each"],
     )
     def test_each_form_has_the_same_entries(self, texts: list[str]):
         tokens = Tokens.from_json(*(text.encode() for text in texts))
@@ -127,6 +135,7 @@ class TestReading:
             (entry(decimals=6.0), "decimals must be an integer from 0 to 255, got '6.0'"),
             (entry(ticker=7), "ticker must be a text, got 7"),
             (entry(name=["a"]), "name must be a text, got ['a']"),
+            ({"subject": SNEK.unit, "metadata": None}, "metadata must be an object, got None"),
             ({"subject": SNEK.unit, "ticker": "SNEK"}, "ticker must be an object with a value, got 'SNEK'"),
             ({"subject": SNEK.unit, "decimals": {}}, "decimals must be an object with a value, got {}"),
             (entry(OTHER), f"an asset must have one entry, got another one of {OTHER}"),

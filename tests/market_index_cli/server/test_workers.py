@@ -119,6 +119,7 @@ class World:
         return Process(self, args)
 
     def _wait(self, _: object, timeout: float) -> None:
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
         self.now += timeout
         self._waits(self)
 
@@ -133,6 +134,7 @@ class Process(Mock):
     def start(self) -> None:
         if self.world.is_full:
             raise OSError(24, "Too many open files")
+        assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()), "a worker would inherit Ctrl-C"
         self.world.made.append(self)
 
     def _get_child_mock(self, /, **options: Any) -> Mock:
