@@ -254,7 +254,7 @@ def test_a_name_is_the_label_of_the_entry_and_nothing_else_looks_like_it(
             assert name == ticker(AssetId.parse(text))
             assert beside in (f"{text[:8]}…", text)
             # A browser shows several spaces as one.
-            assert (beside == text) == (f"{' '.join(name.split())} {text[:8]}" in labels.values())
+            assert (beside == text) == (f"{' '.join(name.split())} {text[:8]}" in short)
             whole += [text] * (beside == text)
     assert whole == [str(ASSETS[3]), str(ASSETS[5])], "A  B of other policies with the same first digits"
 
