@@ -103,7 +103,7 @@ class Chunk(Value, Generic[K, V]):
         return Chunk(self.keys[piece], self.values[piece])
 
 
-(set_encoded,) = slot_setters(Chunk, "encoded")
+set_encoded: Callable[[Chunk[Any, Any], EncodedPart | None], None] = slot_setters(Chunk, "encoded")[0]
 
 
 class Chunked(Value, Generic[K, V]):

@@ -225,9 +225,6 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         at, position = self._place(wanted)
         return _level(self._chunks[at], position)
 
-    def __hash__(self) -> int:
-        return hash((self.side, self.columns))
-
     def __reversed__(self) -> Iterator[PriceLevel]:
         return iter(self[::-1])
 

@@ -188,7 +188,7 @@ class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
         """Return the changes of levels that add differences to their totals."""
         changes: list[tuple[Decimal, int]] = []
         for text, (price, difference) in differences.items():
-            shown = levels.amount_at(price)
+            shown = levels._at(price) or 0  # noqa: SLF001  # of the base class; the price is valid
             total = shown + difference
             if shown == MAX_LIQUIDITY or total > MAX_LIQUIDITY:
                 level = f"{pair} {levels.side.value} {text}"

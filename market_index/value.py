@@ -79,7 +79,7 @@ def unchecked(of_type: type[T], first: Sequence[object], *others: Iterable[objec
     It takes a fifth of the time of the constructor, and most callers look at the best levels after each change.
     """
     values = list(map(object.__new__, repeat(of_type, len(first))))
-    for set_slot, column in zip(slot_setters(of_type, *of_type.__match_args__), (first, *others), strict=True):  # type: ignore[attr-defined]  # of attrs
+    for set_slot, column in zip(slot_setters(of_type, *of_type.__match_args__), (first, *others), strict=True):  # type: ignore[arg-type, attr-defined]  # of attrs
         # deque(maxlen=0) exhausts the iterator at C speed.
         deque(map(set_slot, values, column), maxlen=0)
     return values
