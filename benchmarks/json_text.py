@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Message
 from benchmarks.books import book, books
 from benchmarks.measure import Group, Prepared, Row, alone, compared, interleaved
 from market_index import AssetId, LiveIndex, MarketIndex, OrderBook, PairInfo, wire
+from market_index.chunked import set_encoded
 from market_index_http import create_app
 
 LEVELS: Final = 500
@@ -155,7 +156,7 @@ def encoding(*, quick: bool) -> Iterator[Row]:
 def forget_encoded(one: OrderBook) -> OrderBook:
     """Return the book without the cached text of its chunks; its other caches remain."""
     for chunk in (*one.bids.chunks, *one.asks.chunks):
-        chunk.encoded = None
+        set_encoded(chunk, None)
     return one
 
 

@@ -28,7 +28,7 @@ _MAX_ASSET_NAME_DIGITS: Final = 2 * MAX_ASSET_NAME_LENGTH
 
 
 @final
-@frozen(repr=False, order=True)
+@frozen(repr=False, order=True, getstate_setstate=False)
 class AssetId(Value):
     """The identifier of an asset on the ledger: a policy id (28 bytes) and an asset name (0 to 32 bytes).
 
@@ -110,14 +110,8 @@ class AssetId(Value):
         _require_text(unit)
         if unit == LOVELACE:
             return ADA
-        if ":" in unit:
-            raise InvalidAssetId(
-                f"a unit must not have a colon (AssetId.parse reads policy:name), got {safe_repr(unit)}"
-            )
-        if "." in unit:
-            raise InvalidAssetId(
-                f"a unit must not have a dot (AssetId.from_dotted reads policy.name), got {safe_repr(unit)}"
-            )
+        _reject(":", unit, "a unit must not have a colon (AssetId.parse reads policy:name)")
+        _reject(".", unit, "a unit must not have a dot (AssetId.from_dotted reads policy.name)")
         return _of_digits(unit, unit[:_POLICY_ID_DIGITS], unit[_POLICY_ID_DIGITS:])
 
     @staticmethod
@@ -138,10 +132,7 @@ class AssetId(Value):
         _require_text(text)
         if text == ada:
             return ADA
-        if ":" in text:
-            raise InvalidAssetId(
-                f"the separator must be a dot, not a colon (AssetId.parse reads policy:name), got {safe_repr(text)}"
-            )
+        _reject(":", text, "the separator must be a dot, not a colon (AssetId.parse reads policy:name)")
         policy_id, _, asset_name = text.partition(".")
         return _of_digits(text, policy_id, asset_name)
 
@@ -207,6 +198,11 @@ class AssetId(Value):
 def _require_text(text: object) -> None:
     if not isinstance(text, str):
         raise InvalidAssetId(f"an asset identifier must be a str, got {type(text).__name__}: {safe_repr(text)}")
+
+
+def _reject(separator: str, text: str, rule: str) -> None:
+    if separator in text:
+        raise InvalidAssetId(f"{rule}, got {safe_repr(text)}")
 
 
 def _spelling(text: str) -> str:

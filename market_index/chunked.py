@@ -23,11 +23,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, MutableSequence, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, final
 from zlib import crc32
 
-from attrs import frozen
-from attrs.exceptions import FrozenInstanceError
+from attrs import field, frozen
 
 from market_index.value import Value, slot_setters
 
@@ -65,18 +64,13 @@ class KeyOrder(Generic[K, V]):
 
 
 @final
+@frozen(unsafe_hash=False, getstate_setstate=False, weakref_slot=False)
 class Chunk(Value, Generic[K, V]):
     """Adjacent keys and their values, which never change once the chunk is shared. `encoded` is a cache."""
 
-    __slots__ = ("encoded", "keys", "values")
     keys: list[K]
     values: MutableSequence[V]
-    encoded: EncodedPart | None
-
-    def __init__(self, keys: list[K], values: MutableSequence[V], encoded: EncodedPart | None = None) -> None:
-        _SET_KEYS(self, keys)
-        _SET_VALUES(self, values)
-        _SET_ENCODED(self, encoded)
+    encoded: EncodedPart | None = field(default=None, eq=False)
 
     def changed(
         self,
@@ -105,22 +99,11 @@ class Chunk(Value, Generic[K, V]):
         is_same = keys is self.keys and values is self.values and encoded is self.encoded
         return self if is_same else Chunk(keys, values, encoded)
 
-    def __setattr__(self, name: str, value: object) -> None:
-        if name != "encoded":
-            raise FrozenInstanceError
-        _SET_ENCODED(self, value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Chunk) and self.keys == other.keys and self.values == other.values
-
-    __hash__: ClassVar[None]  # type: ignore[assignment]  # only a whole collection is hashed, over its columns
-
     def __getitem__(self, piece: slice) -> Chunk[K, V]:
         return Chunk(self.keys[piece], self.values[piece])
 
 
-# Here and below: slots are set by their descriptors, because the classes reject assignment.
-_SET_KEYS, _SET_VALUES, _SET_ENCODED = slot_setters(Chunk, "keys", "values", "encoded")
+set_encoded: Callable[[Chunk[Any, Any], EncodedPart | None], None] = slot_setters(Chunk, "encoded")[0]
 
 
 class Chunked(Value, Generic[K, V]):

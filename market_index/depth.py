@@ -23,7 +23,7 @@ _ONE: Final = Decimal(1)
 
 
 @final
-@frozen
+@frozen(getstate_setstate=False)
 class Liquidity(Value):
     """The liquidity of one side of a book, or of part of a side.
 
@@ -42,7 +42,7 @@ class Liquidity(Value):
 
 
 @final
-@frozen
+@frozen(getstate_setstate=False)
 class CumulativeLevel(Value):
     """A price of one side of a book, and the total liquidity at this and better prices: one step of a depth chart.
 
@@ -62,7 +62,7 @@ class CumulativeLevel(Value):
         require_totals(self.base, self.quote)
 
 
-_SET_PRICE, _SET_BASE, _SET_QUOTE = slot_setters(CumulativeLevel, "price", "base", "quote")
+(_SET_PRICE,) = slot_setters(CumulativeLevel, "price")
 
 
 def require_totals(base: object, quote: object) -> None:
@@ -96,8 +96,7 @@ def cumulative(levels: Levels) -> CumulativeLevels:
     with localcontext(EXACT):
         # As `plain`, for numbers that are not negative.
         quotes = map(EXACT.normalize, accumulate(map(mul, prices, amounts)))
-        columns = (_SET_PRICE, prices), (_SET_BASE, accumulate(amounts)), (_SET_QUOTE, quotes)
-        return CumulativeLevels(unchecked(CumulativeLevel, *columns))
+        return CumulativeLevels(unchecked(CumulativeLevel, prices, accumulate(amounts), quotes))
 
 
 def totals(levels: Levels) -> tuple[int, Decimal]:

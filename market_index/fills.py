@@ -5,8 +5,9 @@ Nothing is executed. All results are exact. `OrderBook.simulate_fill` is the pub
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
+from operator import mul
 from typing import Any, Final, Literal, TypeAlias, final
 
 from attrs import frozen
@@ -28,7 +29,7 @@ _MAX_QUOTE: Final = 10**90
 
 
 @final
-@frozen
+@frozen(getstate_setstate=False)
 class SimulatedFill(Value):
     """The result of `OrderBook.simulate_fill`: the trade that an amount would make with one side of a book.
 
@@ -106,35 +107,29 @@ def simulate_fill(levels: Levels, amount: int, unit: Unit) -> SimulatedFill:
         raise ValueError(f"amount must be 0 or more, got {safe_repr(amount)}")
     if unit not in ("base", "quote"):
         raise ValueError(f"unit must be 'base' or 'quote', got {safe_repr(unit)}")
-    taken, complete = _taken_of_base(levels, amount) if unit == "base" else _taken_of_quote(levels, amount)
+    taken, complete = _taken(levels, amount, unit)
     return SimulatedFill(*totals(taken), taken, complete)
 
 
-def _taken_of_base(levels: Levels, amount: int) -> tuple[Levels, bool]:
-    """Return the levels that an amount of base units takes, and whether the side had enough."""
-    left, count = amount, 0
-    for chunk in levels.chunks:
-        for available in chunk.values:
-            if left < available:
-                return _cut(levels, count, left), True
-            left -= available
-            count += 1
+def _taken(levels: Levels, amount: int, unit: Unit) -> tuple[Levels, bool]:
+    """Return the levels that an amount takes, and whether the side had enough."""
+    is_base, count = unit == "base", 0
+    left: int | Decimal = amount if is_base else Decimal(min(amount, _MAX_QUOTE))
+    with localcontext(EXACT):
+        for chunk in levels.chunks:
+            for value in chunk.values if is_base else map(mul, chunk.keys, chunk.values):
+                if left < value:
+                    rest = left if is_base else _base_units(levels.side, left, levels[count].price)
+                    return _cut(levels, count, int(rest)), True
+                left -= value
+                count += 1
     return levels, not left
 
 
-def _taken_of_quote(levels: Levels, amount: int) -> tuple[Levels, bool]:
-    """Return the levels that an amount of quote units takes, and whether the side had enough."""
-    left, count = Decimal(min(amount, _MAX_QUOTE)), 0
-    for chunk in levels.chunks:
-        for price, available in zip(chunk.keys, chunk.values, strict=True):
-            value = EXACT.multiply(price, available)
-            if left < value:
-                # The last amount in base units: rounded down for a purchase, up for a sale.
-                whole, rest = EXACT.divmod(left, price)
-                return _cut(levels, count, int(whole) + (levels.side is Side.BID and bool(rest))), True
-            left = EXACT.subtract(left, value)
-            count += 1
-    return levels, not left
+def _base_units(side: Side, left: int | Decimal, price: Decimal) -> Decimal:
+    """Return the base units that an amount of quote units takes: rounded down for a purchase, up for a sale."""
+    whole, rest = divmod(left, price)
+    return whole + (side is Side.BID and bool(rest))
 
 
 def _cut(levels: Levels, count: int, amount: int) -> Levels:

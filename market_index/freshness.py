@@ -67,14 +67,6 @@ def _in_utc(time: datetime) -> datetime:
     )
 
 
-def _require_as_of(as_of: object) -> None:
-    if type(as_of) is not str or not 1 <= len(as_of) <= MAX_AS_OF_CHARACTERS or not _is_printable(as_of):
-        raise InvalidFreshness(
-            f"as_of must be 1 to {MAX_AS_OF_CHARACTERS} printable ASCII characters with no space at either end, "
-            f"got {safe_repr(as_of)}"
-        )
-
-
 def _is_printable(text: str) -> bool:
     return text.isascii() and text.isprintable() and text == text.strip(" ")
 
@@ -90,7 +82,7 @@ def _to_utc(name: str, time: object) -> datetime:
 
 
 @final
-@frozen
+@frozen(getstate_setstate=False)
 class Freshness(Value):
     """What order books reflect, and when they were published; None where unknown.
 
@@ -108,8 +100,13 @@ class Freshness(Value):
     published_at: datetime | None = None
 
     def __attrs_post_init__(self) -> None:
-        if self.as_of is not None:
-            _require_as_of(self.as_of)
+        as_of = self.as_of
+        is_text = type(as_of) is str and 1 <= len(as_of) <= MAX_AS_OF_CHARACTERS and _is_printable(as_of)
+        if as_of is not None and not is_text:
+            raise InvalidFreshness(
+                f"as_of must be 1 to {MAX_AS_OF_CHARACTERS} printable ASCII characters with no space at either end, "
+                f"got {safe_repr(as_of)}"
+            )
         if self.published_at is not None:
             object.__setattr__(self, "published_at", _to_utc("published_at", self.published_at))
 

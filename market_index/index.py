@@ -15,7 +15,7 @@ from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidFreshness, InvalidOrderBook, require_iterable, safe_repr
 from market_index.freshness import Freshness
 from market_index.order_book import OrderBook
-from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound
+from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound, require_pair
 from market_index.value import repr_html, slot_setters
 
 _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
@@ -62,6 +62,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     def __init__(
         self, books: Iterable[OrderBook] = (), as_of: str | None = None, published_at: datetime | None = None
     ) -> None:
+        require_iterable("books", books, "OrderBook")
         by_key = _by_key(books)
         keys = sorted(by_key)
         super().__init__(_ORDER, Chunk(keys, [by_key[key] for key in keys]))
@@ -104,9 +105,11 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         """Return the index without these pairs; a pair that is not tracked is ignored.
 
         Raises:
-            TypeError: A value is not a `Pair`.
+            InvalidOrderBook: A value is not a `Pair`.
         """
-        return self._changed([(_key(pair), None) for pair in pairs])
+        for pair in pairs:
+            require_pair(pair)
+        return self._changed([(pair.ledger_order, None) for pair in pairs])
 
     def with_freshness(self, freshness: Freshness) -> MarketIndex:
         """Return the index with the same books and another freshness.
@@ -152,7 +155,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
 
     def __getitem__(self, pair: Pair) -> OrderBook:
         if type(pair) is not Pair:
-            raise KeyError(_not_a_pair(pair))
+            raise KeyError(f"the key of an index must be a Pair, got {type(pair).__name__}: {safe_repr(pair)}")
         book = self._at(pair.ledger_order)
         if book is None:
             raise PairNotFound(pair)
@@ -208,18 +211,7 @@ class _Items(ItemsView[Pair, OrderBook]):
         return ((book.pair, book) for book in self._mapping._books())  # noqa: SLF001  # of the class above
 
 
-def _key(pair: Pair) -> LedgerOrder:
-    if type(pair) is not Pair:
-        raise TypeError(_not_a_pair(pair))
-    return pair.ledger_order
-
-
-def _not_a_pair(value: object) -> str:
-    return f"the key of an index must be a Pair, got {type(value).__name__}: {safe_repr(value)}"
-
-
 def _by_key(books: Iterable[OrderBook]) -> dict[LedgerOrder, OrderBook]:
-    require_iterable("books", books, "OrderBook")
     by_key: dict[LedgerOrder, OrderBook] = {}
     for book in books:
         if type(book) is not OrderBook:

@@ -32,7 +32,7 @@ def _number(price: Decimal | str) -> Decimal:
 
 
 @final
-@frozen(weakref_slot=False)
+@frozen(weakref_slot=False, getstate_setstate=False)
 class PriceLevel(Value):
     """The liquidity at exactly one price.
 
@@ -78,10 +78,6 @@ def _level(chunk: LevelsChunk, position: int) -> PriceLevel:
     return level
 
 
-def _levels(prices: list[Decimal], amounts: Iterable[int]) -> list[PriceLevel]:
-    return unchecked(PriceLevel, (_SET_PRICE, prices), (_SET_AMOUNT, amounts))
-
-
 # The key of a price in a dict. Hashes of numbers are predictable: an attacker could choose prices that collide.
 price_key: Final = EXACT.to_sci_string
 
@@ -110,8 +106,8 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
     (Decimal('0.5'), (7, 9), 2)
 
     Raises:
-        TypeError: `side` is not a `Side`.
-        InvalidOrderBook: An element is not a `PriceLevel`, or prices are out of order; the message names the place.
+        InvalidOrderBook: `side` is not a `Side`, an element is not a `PriceLevel`, or prices are out of order; the
+            message names the place.
     """
 
     __slots__ = ()
@@ -204,7 +200,7 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         return (*changed, *[(price, 0) for price, _ in removed])
 
     def __iter__(self) -> Iterator[PriceLevel]:
-        return chain.from_iterable([_levels(chunk.keys, chunk.values) for chunk in self._chunks])
+        return chain.from_iterable([unchecked(PriceLevel, chunk.keys, chunk.values) for chunk in self._chunks])
 
     @overload
     def __getitem__(self, index: int) -> PriceLevel: ...
@@ -219,7 +215,7 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
             front = joined(self._chunks[: at + 1])
             # A negative stop is before the first level.
             piece = slice(chosen.start, None if chosen.stop < 0 else chosen.stop, chosen.step)
-            return tuple(_levels(front.keys[piece], front.values[piece]))
+            return tuple(unchecked(PriceLevel, front.keys[piece], front.values[piece]))
         try:
             wanted = range(self._size)[index]
         except TypeError:
@@ -228,9 +224,6 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
             ) from None
         at, position = self._place(wanted)
         return _level(self._chunks[at], position)
-
-    def __hash__(self) -> int:
-        return hash((self.side, self.columns))
 
     def __reversed__(self) -> Iterator[PriceLevel]:
         return iter(self[::-1])
@@ -263,13 +256,11 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
 
 
 def _unpickled(side: Side, prices: str, amounts: MutableSequence[int]) -> Levels:
-    for position, amount in enumerate(amounts):
-        require_amount(f"{side.value}s[{position}].accumulated_liquidity", amount, 1)
     values, keys = parse_prices(prices.split())
-    if len(values) != len(amounts):
-        count = len(values)
-        raise InvalidOrderBook(f"{side.value}s must have an amount for each price, got {len(amounts)} for {count}")
-    return levels_of_columns(side, values, array("Q", amounts), keys)
+    column = array("Q", amounts)
+    if len(values) != len(column) or not all(column):
+        raise InvalidOrderBook(f"{side.value}s must have an amount above 0 for each price, got {safe_repr(amounts)}")
+    return levels_of_columns(side, values, column, keys)
 
 
 def levels_of_columns(

@@ -141,7 +141,7 @@ class LiveIndex:
         """Remove these pairs atomically, and return the next index; a pair that is not tracked is ignored.
 
         Raises:
-            TypeError: A value is not a `Pair`. Nothing is changed.
+            InvalidOrderBook: A value is not a `Pair`. Nothing is changed.
         """
         return self.update((), pairs)
 
@@ -153,9 +153,9 @@ class LiveIndex:
         A pair in both stays, with its new book. `freshness` is that of all books of the index; None: unchanged.
 
         Raises:
-            InvalidOrderBook: A value of `publish` is not an order book. Nothing is changed.
+            InvalidOrderBook: A value of `publish` is not an order book, or one of `retract` not a `Pair`. Nothing is
+                changed.
             InvalidFreshness: `freshness` is not a `Freshness`. Nothing is changed.
-            TypeError: A value of `retract` is not a `Pair`. Nothing is changed.
         """
         # Before the lock: an iterable of the caller may be slow, or may itself publish.
         require_iterable("publish", publish, "OrderBook")

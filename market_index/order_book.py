@@ -57,7 +57,7 @@ def _priced(name: str, value: Decimal | str) -> Decimal:
 
 
 @final
-@frozen
+@frozen(getstate_setstate=False)
 class OrderBook(Value):
     """The order book of one pair at one moment: bids highest price first, asks lowest first, and the spot price.
 
@@ -240,7 +240,8 @@ class OrderBook(Value):
         125
 
         Raises:
-            TypeError: `side` is not a `Side`, or `amount` is not an int.
+            InvalidOrderBook: `side` is not a `Side`.
+            TypeError: `amount` is not an int.
             ValueError: `amount` is negative, or `unit` is neither `"base"` nor `"quote"`.
         """
         return fills.simulate_fill(self._levels(side), amount, unit)
@@ -254,7 +255,7 @@ class OrderBook(Value):
         CumulativeLevel(price=Decimal('0.6'), base=200, quote=Decimal('110'))
 
         Raises:
-            TypeError: `side` is not a `Side`.
+            InvalidOrderBook: `side` is not a `Side`.
         """
         return depth.cumulative(self._levels(side))
 
@@ -271,7 +272,7 @@ class OrderBook(Value):
         Liquidity(base=12, quote=Decimal('11.83'))
 
         Raises:
-            TypeError: `side` is not a `Side`.
+            InvalidOrderBook: `side` is not a `Side`.
             InvalidPrice: `ratio` is not above 0, or has more digits than a price.
         """
         levels, mid = self._levels(side), self.mid

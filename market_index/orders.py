@@ -15,7 +15,7 @@ from market_index.assets import AssetId
 from market_index.errors import InvalidOrderBook, InvalidPrice, safe_repr
 from market_index.levels import MAX_LIQUIDITY, require_amount
 from market_index.pairs import Pair, require_trackable
-from market_index.prices import Side, price_for_takers, to_price_or_ratio, to_ratio
+from market_index.prices import Side, price_for_takers, require_side, to_price_or_ratio, to_ratio
 from market_index.value import Value, slot_setters
 
 
@@ -24,7 +24,7 @@ def _number(price: Decimal | Fraction | str) -> Decimal | Fraction:
 
 
 @final
-@frozen(weakref_slot=False)
+@frozen(weakref_slot=False, getstate_setstate=False)
 class Order(Value):
     """An order: its pair, side, price, and remaining amount of the base asset.
 
@@ -54,8 +54,7 @@ class Order(Value):
 
     def __attrs_post_init__(self) -> None:
         require_trackable(self.pair)
-        if type(self.side) is not Side:
-            raise InvalidOrderBook(f"side must be Side.BID or Side.ASK, got {safe_repr(self.side)}")
+        require_side(self.side)
         _SET_PRICE(self, to_price_or_ratio(self.price))
         require_amount("amount", self.amount)
 

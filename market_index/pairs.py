@@ -25,7 +25,7 @@ It is one object, because most of the time of a lookup in a large index is cache
 
 @final
 @total_ordering
-@frozen
+@frozen(getstate_setstate=False)
 class Pair(Value):
     """A trading pair: the base asset, priced in the quote asset.
 
@@ -105,7 +105,7 @@ def spot_argument(spot: Decimal | str | None) -> Decimal | None:
 
 
 @final
-@frozen
+@frozen(getstate_setstate=False)
 class PairInfo(Value):
     """One entry of the pair list: the assets of a pair, and its last executed price or None.
 
@@ -140,14 +140,15 @@ class PairInfo(Value):
 (_SET_LAST_SPOT,) = slot_setters(PairInfo, "last_spot")
 
 
-def require_trackable(pair: object) -> None:
-    """Require a pair of two different assets (decision 11).
-
-    Raises:
-        InvalidOrderBook: The value is not a `Pair`, or both assets are the same.
-    """
+def require_pair(pair: object) -> None:
+    """Raise `InvalidOrderBook` unless the value is a `Pair`."""
     if type(pair) is not Pair:
         raise InvalidOrderBook(f"pair must be a Pair, got {type(pair).__name__}: {safe_repr(pair)}")
+
+
+def require_trackable(pair: Pair) -> None:
+    """Raise `InvalidOrderBook` unless the value is a pair of two different assets (decision 11)."""
+    require_pair(pair)
     _require_difference(pair, InvalidOrderBook)
 
 

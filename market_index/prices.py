@@ -15,7 +15,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import Final
 
-from market_index.errors import InvalidPrice, PriceOutOfRange, safe_repr
+from market_index.errors import InvalidOrderBook, InvalidPrice, PriceOutOfRange, safe_repr
 
 
 class Side(Enum):
@@ -323,9 +323,9 @@ def price_text(price: Decimal) -> str:
 
 
 def require_side(side: object) -> None:
-    """Raise `TypeError` unless the value is a `Side`."""
+    """Raise `InvalidOrderBook` unless the value is a `Side`."""
     if type(side) is not Side:
-        raise TypeError(f"side must be Side.BID or Side.ASK, got {safe_repr(side)}")
+        raise InvalidOrderBook(f"side must be Side.BID or Side.ASK, got {safe_repr(side)}")
 
 
 def _decimal_places(number: Decimal) -> int:

@@ -18,7 +18,7 @@ from typing import Any, Final, final
 
 from attrs import Factory, define
 
-from market_index.chunked import Chunk, Chunked, KeyOrder
+from market_index.chunked import Chunk, Chunked, KeyOrder, joined
 from market_index.errors import InvalidOrderBook, InvalidPrice, MarketIndexError, safe_repr
 from market_index.freshness import Freshness
 from market_index.index import MarketIndex
@@ -98,8 +98,7 @@ class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
         _SET_INDEX(self, MarketIndex())
         _SET_EXCESS(self, Chunked(_BY_ID, Chunk([], [])))
         filled = self.apply(orders, spots=spots, as_of=as_of)
-        ids, by_id = filled.columns
-        super().__init__(_BY_ID, Chunk(list(ids), list(by_id)))
+        super().__init__(_BY_ID, joined(filled.chunks))
         _SET_INDEX(self, filled.index)
         _SET_EXCESS(self, filled._excess)  # noqa: SLF001  # of this class
 
@@ -139,10 +138,9 @@ class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
                 by_pair[key] = _PairChange(pair)
             return by_pair[key]
 
-        for order in gone.values():
-            change_of(order.pair).add(order, -1)
-        for order in placed.values():
-            change_of(order.pair).add(order, 1)
+        for sign, orders in ((-1, gone), (1, placed)):
+            for order in orders.values():
+                change_of(order.pair).add(order, sign)
         for pair, spot in dict(spots).items():
             require_trackable(pair)
             change_of(pair).spot = _checked_spot(pair, spot)
@@ -180,24 +178,24 @@ class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
     def _changed_book(self, change: _PairChange, excess: dict[str, int | None]) -> OrderBook:
         """Return the next book of a pair, and set the excess of the levels that have or had any."""
         book = self.index.get(change.pair) or OrderBook(change.pair)
-        bids = self._changed_levels(change.pair, book.bids, change.bids, excess)
-        asks = self._changed_levels(change.pair, book.asks, change.asks, excess)
-        return OrderBook(change.pair, bids, asks, book.spot if change.spot is ... else change.spot)
+        bids = self._level_changes(change.pair, book.bids, change.bids, excess)
+        asks = self._level_changes(change.pair, book.asks, change.asks, excess)
+        return book.apply(bids, asks, change.spot)
 
-    def _changed_levels(
+    def _level_changes(
         self, pair: Pair, levels: Levels, differences: dict[str, tuple[Decimal, int]], excess: dict[str, int | None]
-    ) -> Levels:
-        """Return the levels after adding differences to their totals."""
+    ) -> list[tuple[Decimal, int]]:
+        """Return the changes of levels that add differences to their totals."""
         changes: list[tuple[Decimal, int]] = []
         for text, (price, difference) in differences.items():
-            shown = levels.amount_at(price)
+            shown = levels._at(price) or 0  # noqa: SLF001  # of the base class; the price is valid
             total = shown + difference
             if shown == MAX_LIQUIDITY or total > MAX_LIQUIDITY:
                 level = f"{pair} {levels.side.value} {text}"
                 total += self._excess._at(level) or 0  # noqa: SLF001  # of the base class
                 excess[level] = max(total - MAX_LIQUIDITY, 0) or None
             changes.append((price, min(total, MAX_LIQUIDITY)))
-        return levels.applied(changes)
+        return changes
 
     def untrack(self, *pairs: Pair) -> RestingOrders:
         """Stop tracking pairs that have no orders; a pair that is not tracked is ignored.
@@ -221,8 +219,7 @@ class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
         ['a#0']
 
         Raises:
-            TypeError: `side` is not a `Side`.
-            InvalidOrderBook: The pair cannot be tracked.
+            InvalidOrderBook: The pair cannot be tracked, or `side` is not a `Side`.
             InvalidPrice: `price` is not a price.
         """
         require_trackable(pair)

@@ -21,16 +21,12 @@ from market_index.orders import Order
 from market_index.pairs import Pair, require_trackable
 from market_index.prices import Side, price_for_takers
 
-try:
-    from hypothesis import strategies as st
-    from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+# Before the imports of Hypothesis, because its error names the extra.
+from market_index.strategies import amounts, prices, ratios
 
-    from market_index.strategies import amounts, prices, ratios
-except ModuleNotFoundError as _missing:
-    raise ModuleNotFoundError(
-        f"market_index.stateful needs {_missing.name}, which comes with its extra: pip install '.[hypothesis]'",
-        name=_missing.name,
-    ) from None
+# isort: split
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 __all__ = ["Indexer", "Offer", "indexer_machine"]
 

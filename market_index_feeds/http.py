@@ -51,7 +51,7 @@ class Address:
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self.name: str = shown_name(url)
-        self.headers = httpx.Headers({"User-Agent": f"market-index/{version('market-index')}"})
+        self.headers: httpx.Headers = httpx.Headers({"User-Agent": f"market-index/{version('market-index')}"})
         parsed = self._parsed(url)
         self.base_url: str = str(parsed.copy_with(userinfo=b"")).rstrip("/")
         for name, value in headers.items():

@@ -94,7 +94,7 @@ class ServiceSource(Source):
         self._address = Address(name, headers)
         super().__init__(self._address.name)
         self.clock = clock
-        self.silences = 0
+        self.silences: int = 0
         """The number of silent streams in a row."""
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:

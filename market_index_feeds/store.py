@@ -201,9 +201,8 @@ class Store(ABC):
             BookTooLarge: A book exceeds a limit of the store.
             StoreError: The change cannot be written.
             UnknownOutcome: It is not known whether the change was written.
-            InvalidOrderBook: A value is not an order book.
+            InvalidOrderBook: A value of `books` is not an order book, or one of `retract` not a `Pair`.
             InvalidFreshness: `freshness` is not a `Freshness`.
-            TypeError: A value of `retract` is not a `Pair`.
         """
         by_pair = _by_pair(books)
         pairs = _checked_pairs(retract).difference(by_pair)
@@ -306,6 +305,6 @@ def _checked_pairs(pairs: Iterable[Pair]) -> frozenset[Pair]:
     checked = set()
     for pair in pairs:
         if type(pair) is not Pair:
-            raise TypeError(f"pair must be a Pair, got {type(pair).__name__}: {safe_repr(pair)}")
+            raise InvalidOrderBook(f"pair must be a Pair, got {type(pair).__name__}: {safe_repr(pair)}")
         checked.add(pair)
     return frozenset(checked)

@@ -59,17 +59,17 @@ def test_the_version_is_that_of_the_distribution():
 
 
 @pytest.mark.parametrize(
-    ("module", "missing", "extra"),
+    ("module", "named", "missing", "extra"),
     [
-        ("market_index_http", "starlette", "http"),
-        ("market_index.strategies", "hypothesis", "hypothesis"),
-        ("market_index.stateful", "hypothesis", "hypothesis"),
+        ("market_index_http", "market_index_http", "starlette", "http"),
+        ("market_index.strategies", "market_index.strategies", "hypothesis", "hypothesis"),
+        ("market_index.stateful", "market_index.strategies", "hypothesis", "hypothesis"),
     ],
 )
-def test_a_module_names_the_extra_that_it_requires(module: str, missing: str, extra: str):
+def test_a_module_names_the_extra_that_it_requires(module: str, named: str, missing: str, extra: str):
     done = import_alone(module)
     assert done.returncode == 1
-    message = f"{module} needs {missing}, which comes with its extra: pip install '.[{extra}]'"
+    message = f"{named} needs {missing}, which comes with its extra: pip install '.[{extra}]'"
     assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message}"
 
 

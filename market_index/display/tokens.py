@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
 from typing import Any, Final, final
 from unicodedata import category
 
@@ -22,7 +21,7 @@ from market_index.display.cip67 import is_shown
 from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPrice, InvalidTokens, safe_repr
 from market_index.pairs import Pair
 from market_index.prices import to_price_or_ratio, to_ratio
-from market_index.value import Value
+from market_index.value import Value, slot_setters
 
 MAX_DECIMALS: Final = 255
 """The most decimals of an entry: as the tool of the registry accepts. CIP-26 allows 19."""
@@ -40,7 +39,7 @@ _DECODER: Final = json.JSONDecoder(parse_float=str, parse_constant=str)
 
 
 @final
-@frozen
+@frozen(getstate_setstate=False)
 class Token(Value):
     """An entry of the registry. Each value is None if the entry does not have it.
 
@@ -69,13 +68,6 @@ class Token(Value):
 _ADA: Final = Token(ADA, "ADA", decimals=6)
 
 
-def _in_order(entries: Iterable[Token]) -> tuple[Token, ...]:
-    found: dict[AssetId, Token] = {}
-    for token in entries:
-        _add(found, token)
-    return tuple([found[asset] for asset in sorted(found)])
-
-
 def _add(found: dict[AssetId, Token], token: Token) -> None:
     """Add an entry. Raises `InvalidTokens` if its asset is ADA, or has an entry already."""
     if type(token) is not Token or token.asset.is_ada:
@@ -84,9 +76,20 @@ def _add(found: dict[AssetId, Token], token: Token) -> None:
         raise InvalidTokens(f"an asset must have one entry, got another one of {token.asset}")
 
 
+class _Lookups(Value):
+    """What is found in tokens by asset and by label. Derived from the entries, so no fields."""
+
+    __slots__ = ("_by_asset", "_labels")
+    _by_asset: Mapping[AssetId, Token]
+    _labels: Mapping[str, int]
+
+
+_SET_BY_ASSET, _SET_LABELS = slot_setters(_Lookups, "_by_asset", "_labels")
+
+
 @final
-@frozen(repr=False)
-class Tokens(Value):
+@frozen(repr=False, getstate_setstate=False)
+class Tokens(_Lookups):
     """Entries of the token registry by asset: labels, and numbers in human units.
 
     Without entries, it knows only ADA, which has 6 decimals.
@@ -106,24 +109,21 @@ class Tokens(Value):
         InvalidTokens: An entry is not a `Token`, or is of ADA, or two have the same asset.
     """
 
-    entries: tuple[Token, ...] = field(default=(), converter=_in_order)
+    entries: tuple[Token, ...] = field(default=(), converter=tuple[Token, ...])
     """The entries in ledger order of their assets."""
 
     rejected: tuple[str, ...] = field(default=(), converter=tuple[str, ...], eq=False)
     """Why `from_json` left out entries: the place of each, the rule, and the rejected value; excluded from equality."""
 
     def __attrs_post_init__(self) -> None:
-        if self.entries != _in_order(self.entries):  # msgspec calls no converters
-            raise InvalidTokens("entries must be in ledger order of their assets")
-
-    @cached_property
-    def _by_asset(self) -> Mapping[AssetId, Token]:
-        return {ADA: _ADA} | {token.asset: token for token in self.entries}
-
-    @cached_property
-    def _labels(self) -> Mapping[str, int]:
-        """How many entries have each short label."""
-        return Counter(map(_short_label, self._by_asset.values()))
+        found: dict[AssetId, Token] = {}
+        for token in self.entries:
+            _add(found, token)
+        _SET_ENTRIES(self, tuple([found[asset] for asset in sorted(found)]))
+        by_asset = {ADA: _ADA, **found}
+        _SET_BY_ASSET(self, by_asset)
+        # How many entries have each short label.
+        _SET_LABELS(self, Counter(map(_short_label, by_asset.values())))
 
     @classmethod
     def from_json(cls, *texts: bytes, names: Sequence[str] = ()) -> Tokens:
@@ -272,6 +272,9 @@ class Tokens(Value):
 
     def _price_shift(self, pair: Pair) -> int:
         return (self.decimals(pair.base) or 0) - (self.decimals(pair.quote) or 0)
+
+
+(_SET_ENTRIES,) = slot_setters(Tokens, "entries")
 
 
 def _shifted(number: Decimal, places: int) -> Decimal:

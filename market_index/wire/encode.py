@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Final
 
 from market_index.assets import AssetId
+from market_index.chunked import set_encoded
 from market_index.freshness import Freshness, format_time
 from market_index.index import MarketIndex, PairsChunk
 from market_index.levels import LevelChanges, LevelsChunk
@@ -161,7 +162,8 @@ def _with_commas(parts: list[EncodedPart]) -> list[EncodedPart]:
 def _encode_levels(chunk: LevelsChunk) -> EncodedPart:
     """Encode a chunk of levels, and cache the text on it."""
     template = _levels_template(chunk).encode("ascii")
-    chunk.encoded = part = EncodedPart(template % tuple(chunk.values))
+    part = EncodedPart(template % tuple(chunk.values))
+    set_encoded(chunk, part)
     return part
 
 
@@ -186,7 +188,8 @@ def _level_changes(changes: LevelChanges) -> str:
 def _encode_entries(chunk: PairsChunk) -> EncodedPart:
     """Encode the pair-list entries of a chunk of pairs, and cache the text on it."""
     entries = [_entry(book.pair.base, book.pair.quote, book.spot) for book in chunk.values]
-    chunk.encoded = part = EncodedPart(b",".join(entries))
+    part = EncodedPart(b",".join(entries))
+    set_encoded(chunk, part)
     return part
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from market_index.chunked import BOUNDARY_MASK, MAX_UNSPLIT, Chunk, Chunked, KeyOrder
+from market_index.chunked import BOUNDARY_MASK, MAX_UNSPLIT, Chunk, Chunked, KeyOrder, set_encoded
 from market_index.wire.parts import EncodedPart
 
 
@@ -118,7 +118,8 @@ def test_only_equal_keys_and_values_in_one_order_are_the_same_content():
         built(KeyOrder(octets), {1: "a", 2: "b"}),
     ):
         assert content != other
-    assert content.chunks[0] != (content.chunks[0].keys, content.chunks[0].values)
+    another: object = (content.chunks[0].keys, content.chunks[0].values)
+    assert content.chunks[0] != another
 
 
 @given(start=contents, count=st.integers(0, 500) | st.sampled_from(ENDS[:12]).map(lambda end: end + 1))
@@ -184,7 +185,7 @@ def test_what_is_cached_of_a_chunk_is_never_stale(start: dict[int, str], steps: 
     content = built(RISING, start)
     for changes in steps:
         for chunk in content.chunks[::every]:
-            chunk.encoded = EncodedPart("".join(one[:1] for one in chunk.values).encode())
+            set_encoded(chunk, EncodedPart("".join(one[:1] for one in chunk.values).encode()))
         content = content._changed(changes)
         for chunk in content.chunks:
             # It is valid for "ab" instead of "a", but not for "b".
@@ -193,7 +194,8 @@ def test_what_is_cached_of_a_chunk_is_never_stale(start: dict[int, str], steps: 
 
 def test_a_replacement_with_the_same_json_keeps_what_is_cached_of_the_chunk():
     content = built(RISING, dict.fromkeys(range(10), "a"))
-    encoded = content.chunks[0].encoded = EncodedPart(b"encoded")
+    encoded = EncodedPart(b"encoded")
+    set_encoded(content.chunks[0], encoded)
     assert content._changed([(3, "ab")]).chunks[0].encoded is encoded
     for change in ((3, "b"), (3, None), (10, "a")):
         assert content._changed([change]).chunks[0].encoded is None

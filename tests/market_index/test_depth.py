@@ -159,8 +159,8 @@ NO_SIDE = r"side must be Side\.BID or Side\.ASK, got 'bid'"
 @pytest.mark.parametrize(
     ("method", "arguments", "error", "message"),
     [
-        ("cumulative", ["bid"], TypeError, NO_SIDE),
-        ("liquidity_within", ["bid", "0.02"], TypeError, NO_SIDE),
+        ("cumulative", ["bid"], InvalidOrderBook, NO_SIDE),
+        ("liquidity_within", ["bid", "0.02"], InvalidOrderBook, NO_SIDE),
         *(("liquidity_within", [Side.BID, ratio], InvalidPrice, "ratio: ") for ratio in ("0", "-0.1", "2%", 0.02, 1)),
         ("liquidity_within", [Side.BID, None], InvalidPrice, "ratio: "),
         *(("grouped", [step], InvalidPrice, "step: ") for step in ("0", "-1", 0.1, 1, None)),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from market_index import (
     ADA,
     AssetId,
+    InvalidOrderBook,
     InvalidPrice,
     Levels,
     OrderBook,
@@ -154,7 +155,7 @@ class TestExamples:
     @pytest.mark.parametrize(
         ("arguments", "kind", "reason"),
         [
-            (("ask", 1), TypeError, "side must be Side.BID or Side.ASK, got 'ask'"),
+            (("ask", 1), InvalidOrderBook, "side must be Side.BID or Side.ASK, got 'ask'"),
             ((Side.ASK, 1.5), TypeError, "amount must be an int, got float: 1.5"),
             ((Side.ASK, True), TypeError, "amount must be an int, got bool: True"),
             ((Side.ASK, -1), ValueError, "amount must be 0 or more, got -1"),

@@ -165,7 +165,7 @@ class TestConstructor:
     """The constructor validates all levels, as that of a book, whose test has the faults."""
 
     def test_the_side_must_be_a_side(self):
-        with pytest.raises(TypeError, match=r"side must be Side\.BID or Side\.ASK, got 'bid'"):
+        with pytest.raises(InvalidOrderBook, match=r"side must be Side\.BID or Side\.ASK, got 'bid'"):
             Levels("bid")  # type: ignore[arg-type]  # a caller without types
 
     def test_levels_of_the_other_side_are_validated_again(self):

@@ -106,7 +106,7 @@ class TestUpdate:
             (lambda live: live.publish([book(2)]), InvalidOrderBook, r"a value of an index .*; pass \*books$"),
             (lambda live: live.update(book(2)), InvalidOrderBook, "publish must be a list of OrderBook, got OrderBo"),
             (lambda live: type(live)(book(2)), InvalidOrderBook, "books must be a list of OrderBook, got OrderBook: "),
-            (lambda live: live.update([book(2)], [None]), TypeError, "the key of an index must be a Pair, got None"),
+            (lambda live: live.update([book(2)], [None]), InvalidOrderBook, "pair must be a Pair, got NoneType: None"),
             (lambda live: live.show({}), InvalidOrderBook, r"index must be a MarketIndex, got dict: \{\}$"),
             (lambda live: live.update([book(2)], freshness=0), InvalidFreshness, "freshness must be a Freshness"),
         ],

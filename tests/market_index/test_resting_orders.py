@@ -226,7 +226,7 @@ class TestAt:
         ("arguments", "error"),
         [
             (("ADA/x", Side.ASK, "1"), InvalidOrderBook),
-            ((PAIR, "ask", "1"), TypeError),
+            ((PAIR, "ask", "1"), InvalidOrderBook),
             ((PAIR, Side.ASK, 1.0), InvalidPrice),
             ((PAIR, Side.ASK, "0"), InvalidPrice),
         ],

@@ -118,7 +118,7 @@ def test_a_change_after_another_position_conflicts_and_changes_nothing(medium: M
     ("books", "retract", "freshness", "error"),
     [
         ([book(1, 2), "a book"], [], None, InvalidOrderBook),
-        ([book(1, 2)], ["a pair"], None, TypeError),
+        ([book(1, 2)], ["a pair"], None, InvalidOrderBook),
         ([book(1, 2)], [], "slot 1", InvalidFreshness),
     ],
 )

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 import attrs
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -198,13 +199,11 @@ class TestValue:
         token = {"asset": attrs.asdict(SNEK), "ticker": "SN", "name": None, "decimals": None}
         assert attrs.asdict(Tokens([Token(SNEK, "SN")])) == {"entries": (token,), "rejected": ()}
 
-    def test_entries_are_validated_without_converters(self):
-        """As msgspec makes a value."""
-        tokens = object.__new__(Tokens)
-        for name, value in (("entries", self.MANY.entries[::-1]), ("rejected", ())):
-            object.__setattr__(tokens, name, value)
-        with pytest.raises(InvalidTokens, match=r"^entries must be in ledger order of their assets$"):
-            tokens.__attrs_post_init__()
+    def test_entries_are_sorted_and_validated_without_converters(self):
+        reversed_entries = self.MANY.entries[::-1]
+        assert msgspec.convert({"entries": reversed_entries}, Tokens) == self.MANY
+        with pytest.raises(msgspec.ValidationError, match="an asset must have one entry"):
+            msgspec.convert({"entries": (Token(SNEK), Token(SNEK))}, Tokens)
 
     def test_what_was_left_out_is_excluded_from_equality(self):
         assert read(entry(SNEK), 7) == read(entry(SNEK))
