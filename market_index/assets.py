@@ -28,7 +28,7 @@ _MAX_ASSET_NAME_DIGITS: Final = 2 * MAX_ASSET_NAME_LENGTH
 
 
 @final
-@frozen(repr=False, order=True)
+@frozen(repr=False, order=True, getstate_setstate=False)
 class AssetId(Value):
     """The identifier of an asset on the ledger: a policy id (28 bytes) and an asset name (0 to 32 bytes).
 

@@ -23,7 +23,7 @@ _ONE: Final = Decimal(1)
 
 
 @final
-@frozen
+@frozen(getstate_setstate=False)
 class Liquidity(Value):
     """The liquidity of one side of a book, or of part of a side.
 
@@ -42,7 +42,7 @@ class Liquidity(Value):
 
 
 @final
-@frozen
+@frozen(getstate_setstate=False)
 class CumulativeLevel(Value):
     """A price of one side of a book, and the total liquidity at this and better prices: one step of a depth chart.
 

@@ -28,7 +28,7 @@ _MAX_QUOTE: Final = 10**90
 
 
 @final
-@frozen
+@frozen(getstate_setstate=False)
 class SimulatedFill(Value):
     """The result of `OrderBook.simulate_fill`: the trade that an amount would make with one side of a book.
 

@@ -90,7 +90,7 @@ def _to_utc(name: str, time: object) -> datetime:
 
 
 @final
-@frozen
+@frozen(getstate_setstate=False)
 class Freshness(Value):
     """What order books reflect, and when they were published; None where unknown.
 

@@ -32,7 +32,7 @@ def _number(price: Decimal | str) -> Decimal:
 
 
 @final
-@frozen(weakref_slot=False)
+@frozen(weakref_slot=False, getstate_setstate=False)
 class PriceLevel(Value):
     """The liquidity at exactly one price.
 

@@ -57,7 +57,7 @@ def _priced(name: str, value: Decimal | str) -> Decimal:
 
 
 @final
-@frozen
+@frozen(getstate_setstate=False)
 class OrderBook(Value):
     """The order book of one pair at one moment: bids highest price first, asks lowest first, and the spot price.
 

@@ -24,7 +24,7 @@ def _number(price: Decimal | Fraction | str) -> Decimal | Fraction:
 
 
 @final
-@frozen(weakref_slot=False)
+@frozen(weakref_slot=False, getstate_setstate=False)
 class Order(Value):
     """An order: its pair, side, price, and remaining amount of the base asset.
 

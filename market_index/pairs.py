@@ -25,7 +25,7 @@ It is one object, because most of the time of a lookup in a large index is cache
 
 @final
 @total_ordering
-@frozen
+@frozen(getstate_setstate=False)
 class Pair(Value):
     """A trading pair: the base asset, priced in the quote asset.
 
@@ -105,7 +105,7 @@ def spot_argument(spot: Decimal | str | None) -> Decimal | None:
 
 
 @final
-@frozen
+@frozen(getstate_setstate=False)
 class PairInfo(Value):
     """One entry of the pair list: the assets of a pair, and its last executed price or None.
 

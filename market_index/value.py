@@ -2,7 +2,8 @@
 
 A record, such as a level or a book, is an attrs class. Its `__attrs_post_init__` converts and validates, because each
 way to make a record calls it, while msgspec calls no converter. The converters of the fields only state the types of
-the arguments for type checkers. A collection (`Levels`, `MarketIndex`, `RestingOrders`) is no attrs class: `asdict`
+the arguments for type checkers. attrs would add a `__setstate__`, by which a pickle sets fields that nothing validates:
+`getstate_setstate=False`. A collection (`Levels`, `MarketIndex`, `RestingOrders`) is no attrs class: `asdict`
 and `astuple` leave it as it is, as they do with each sequence and mapping that they do not know.
 """
 

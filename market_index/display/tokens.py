@@ -40,7 +40,7 @@ _DECODER: Final = json.JSONDecoder(parse_float=str, parse_constant=str)
 
 
 @final
-@frozen
+@frozen(getstate_setstate=False)
 class Token(Value):
     """An entry of the registry. Each value is None if the entry does not have it.
 
@@ -85,7 +85,7 @@ def _add(found: dict[AssetId, Token], token: Token) -> None:
 
 
 @final
-@frozen(repr=False)
+@frozen(repr=False, getstate_setstate=False)
 class Tokens(Value):
     """Entries of the token registry by asset: labels, and numbers in human units.
 

@@ -273,6 +273,16 @@ ROWS = [
 ]
 
 
+class Reduced:
+    """Is pickled as other values are: a function, its arguments, and a state."""
+
+    def __init__(self, reduced: tuple[Any, ...]) -> None:
+        self.reduced = reduced
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.reduced
+
+
 class TestValidation:
     """Each way to make a value validates it or fails (decision 38)."""
 
@@ -351,6 +361,18 @@ class TestValidation:
         rebuild, (side, *_) = BOOK.bids.__reduce__()
         with pytest.raises((MarketIndexError, TypeError, OverflowError, ValueError)):
             rebuild(side, prices, amounts)
+
+    @pytest.mark.decision(38)
+    @pytest.mark.parametrize("value", [*RECORDS, *COLLECTIONS], ids=name_of)
+    def test_a_pickle_with_a_state_is_rejected(self, value):
+        # A state is set after the constructor, which has validated other fields.
+        make, arguments = value.__reduce__()
+        name = attrs.fields(type(value))[0].name if value in RECORDS else "_chunks"
+        for state in ({name: None}, (None,), (None, {name: None})):
+            forged = Reduced((make, arguments, state))
+            for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+                with pytest.raises((AttributeError, pickle.UnpicklingError)):
+                    pickle.loads(pickle.dumps(forged, protocol))
 
 
 class TestRecords:
