@@ -28,6 +28,11 @@ class Value:
 
     __slots__ = ()
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # IPython calls the repr of a class that has its own, unless the class has this method itself.
+        cls._repr_pretty_ = cls._repr_pretty_  # type: ignore[method-assign]  # it is the inherited method
+
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError
 

@@ -221,6 +221,11 @@ class TestText:
     def test_what_ipython_and_hypothesis_print_evaluates_to_the_value(self, value):
         assert eval(pretty(value), dict(NAMES)) == value  # printed by the library
 
+    @pytest.mark.parametrize("value", [*RECORDS, *COLLECTIONS], ids=name_of)
+    def test_ipython_prefers_it_to_the_repr(self, value):
+        # Hypothesis calls an inherited method. IPython calls that of the first class that has it or a repr.
+        assert callable(vars(type(value)).get("_repr_pretty_"))
+
     def test_up_to_50_items_are_printed_one_by_one(self):
         for count, is_whole in ((50, True), (51, False)):
             book = OrderBook.from_levels(PAIR, asks=[(str(at), 1) for at in range(1, count + 1)])
