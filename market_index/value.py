@@ -2,7 +2,8 @@
 
 A record, such as a level or a book, is an attrs class. Its `__attrs_post_init__` converts and validates, because each
 way to make a record calls it, while msgspec calls no converter. The converters of the fields only state the types of
-the arguments for type checkers. A collection (`Levels`, `MarketIndex`, `RestingOrders`) is no attrs class: `asdict`
+the arguments for type checkers. attrs would add a `__setstate__`, by which a pickle sets fields that nothing validates:
+`getstate_setstate=False`. A collection (`Levels`, `MarketIndex`, `RestingOrders`) is no attrs class: `asdict`
 and `astuple` leave it as it is, as they do with each sequence and mapping that they do not know.
 """
 
@@ -27,6 +28,11 @@ class Value:
     """Base class of the immutable classes."""
 
     __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # IPython calls the repr of a class that has its own, unless the class has this method itself.
+        cls._repr_pretty_ = cls._repr_pretty_  # type: ignore[method-assign]  # it is the inherited method
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError

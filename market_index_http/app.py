@@ -22,7 +22,7 @@ from market_index_http.bodies import JSON_FIELDS, Response, text_response
 from market_index_http.order_book import OrderBookEndpoint
 from market_index_http.pair_list import PairListEndpoint
 from market_index_http.routes import ExactRoute
-from market_index_http.snapshots import Snapshots
+from market_index_http.snapshots import Snapshots, require_live
 
 MAX_AGE_SECONDS: Final = 2**31
 """The longest time that Cache-Control can express everywhere (RFC 9111, 1.2.2)."""
@@ -53,6 +53,7 @@ def create_app(
         routes: The other routes of the app, which cannot be changed later: those of `market_index_http.stream` and
             `market_index_http.operating`, or your own.
         on_response: Is called before each response with the path of its route, empty if there is none, and the status.
+            If routes share one endpoint, it is the path of the first. It must not raise: the response is then not sent.
 
     >>> from market_index import LiveIndex
     >>> from market_index_http.stream import Stream
@@ -66,10 +67,7 @@ def create_app(
             be called.
         ValueError: `max_age` is not a whole number of seconds from 0 to 2^31, or a route has the path of an endpoint.
     """
-    if type(live) is not LiveIndex:
-        raise TypeError(
-            f"live must be a LiveIndex, such as LiveIndex(books), got {type(live).__name__}: {safe_repr(live)}"
-        )
+    require_live(live)
     if max_age is not None and (type(max_age) is not int or not 0 <= max_age <= MAX_AGE_SECONDS):
         raise ValueError(f"max_age must be None or a whole number of seconds from 0 to 2^31, got {safe_repr(max_age)}")
     if not (on_response is None or callable(on_response)):

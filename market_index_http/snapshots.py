@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import Final, TypeAlias, final
 
 from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair
+from market_index.errors import safe_repr
 from market_index.wire import (
     AS_OF,
     PUBLISHED_AT,
@@ -116,3 +117,11 @@ def freshness_fields(freshness: Freshness) -> Fields:
     if freshness.published_at is not None:
         fields.append((PUBLISHED_AT.lower().encode("ascii"), format_time(freshness.published_at).encode("ascii")))
     return tuple(fields)
+
+
+def require_live(live: object) -> None:
+    """Raise `TypeError` unless the value is a `LiveIndex`."""
+    if type(live) is not LiveIndex:
+        raise TypeError(
+            f"live must be a LiveIndex, such as LiveIndex(books), got {type(live).__name__}: {safe_repr(live)}"
+        )

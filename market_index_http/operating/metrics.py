@@ -17,6 +17,7 @@ from market_index.errors import safe_repr
 from market_index_http.bodies import NOT_STORED, Response, text_response
 from market_index_http.operating.probes import Health
 from market_index_http.routes import ExactRoute
+from market_index_http.snapshots import require_live
 
 try:
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -102,8 +103,12 @@ class Metrics(Collector):
             app: The label of the app.
 
         Raises:
+            TypeError: `live` is not a `LiveIndex`, or `app` is not a text.
             ValueError: There is an app with this label.
         """
+        require_live(live)
+        if not isinstance(app, str):
+            raise TypeError(f"app must be a str, got {safe_repr(app)}")
         if app in self._apps:
             raise ValueError(f"app must differ from the labels of the other apps, got {safe_repr(app)}")
         responses: dict[tuple[str, int], int] = defaultdict(int)

@@ -16,6 +16,7 @@ from market_index.errors import safe_repr
 from market_index.wire import format_time
 from market_index_http.bodies import JSON_FIELDS, NOT_STORED, Response, text_response
 from market_index_http.routes import ExactRoute
+from market_index_http.snapshots import require_live
 
 
 class FeedStatus(Protocol):
@@ -118,7 +119,13 @@ def probe_routes(live: LiveIndex, health: Health) -> list[ExactRoute]:
       identifies one of several workers that share an address: each has its own feed.
 
     The pairs are served in all cases.
+
+    Raises:
+        TypeError: `live` is not a `LiveIndex`, or `health` is not a `Health`.
     """
+    require_live(live)
+    if not isinstance(health, Health):
+        raise TypeError(f"health must be a Health, such as Health(max_stale=30), got {safe_repr(health)}")
 
     async def alive(request: Request) -> Response:
         return _response(request, [], {"status": "alive"})

@@ -15,6 +15,7 @@ from market_index import AssetId, InvalidAssetId, LiveIndex, Pair
 from market_index.errors import safe_repr
 from market_index_http.queries import parameter, require_small
 from market_index_http.routes import ExactRoute
+from market_index_http.snapshots import require_live
 from market_index_http.stream.audience import Audience, Client
 from market_index_http.stream.steps import Asked
 
@@ -30,10 +31,12 @@ class Stream:
         limit: How many streams may be open; any further one gets 503.
 
     Raises:
+        TypeError: `live` is not a `LiveIndex`.
         ValueError: `limit` is not a whole number from 1.
     """
 
     def __init__(self, live: LiveIndex, *, limit: int = 1_000) -> None:
+        require_live(live)
         if type(limit) is not int or limit < 1:
             raise ValueError(f"limit must be a whole number from 1, got {safe_repr(limit)}")
         self._live = live

@@ -231,6 +231,11 @@ class TestText:
     def test_what_ipython_and_hypothesis_print_evaluates_to_the_value(self, value):
         assert eval(pretty(value), dict(NAMES)) == value  # printed by the library
 
+    @pytest.mark.parametrize("value", [*RECORDS, *COLLECTIONS], ids=name_of)
+    def test_ipython_prefers_it_to_the_repr(self, value):
+        # Hypothesis calls an inherited method. IPython calls that of the first class that has it or a repr.
+        assert callable(vars(type(value)).get("_repr_pretty_"))
+
     def test_up_to_50_items_are_printed_one_by_one(self):
         for count, is_whole in ((50, True), (51, False)):
             book = OrderBook.from_levels(PAIR, asks=[(str(at), 1) for at in range(1, count + 1)])
@@ -281,6 +286,16 @@ ROWS = [
     for name, some in WRONG[type(value)].items()
     for number, wrong in enumerate(some)
 ]
+
+
+class Reduced:
+    """Is pickled as other values are: a function, its arguments, and a state."""
+
+    def __init__(self, reduced: tuple[Any, ...]) -> None:
+        self.reduced = reduced
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.reduced
 
 
 class TestValidation:
@@ -370,6 +385,18 @@ class TestValidation:
         rebuild, (side, *_) = BOOK.bids.__reduce__()
         with pytest.raises((MarketIndexError, TypeError, OverflowError, ValueError)):
             rebuild(side, prices, amounts)
+
+    @pytest.mark.decision(38)
+    @pytest.mark.parametrize("value", [*RECORDS, *COLLECTIONS], ids=name_of)
+    def test_a_pickle_with_a_state_is_rejected(self, value):
+        # A state is set after the constructor, which has validated other fields.
+        make, arguments = value.__reduce__()
+        name = attrs.fields(type(value))[0].name if value in RECORDS else "_chunks"
+        for state in ({name: None}, (None,), (None, {name: None})):
+            forged = Reduced((make, arguments, state))
+            for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+                with pytest.raises((AttributeError, pickle.UnpicklingError)):
+                    pickle.loads(pickle.dumps(forged, protocol))
 
 
 class TestRecords:

@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 import market_index_http
-from market_index import LiveIndex
+from market_index import LiveIndex, MarketIndex
 from market_index_http import create_app, operating, stream
 from market_index_http.operating import Health, Metrics, description_route, probe_routes
 from market_index_http.stream import Stream
@@ -101,6 +101,27 @@ def test_what_is_no_route_and_no_function_is_rejected():
     wrong = metrics
     with pytest.raises(TypeError, match="on_response must be None or a function, got <"):
         create_app(live, on_response=wrong)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [create_app, Stream, lambda live: probe_routes(live, Health()), lambda live: Metrics().watch(live)],
+    ids=["create_app", "Stream", "probe_routes", "watch"],
+)
+@pytest.mark.parametrize("wrong", [None, MarketIndex(), [MIDDLE]], ids=["None", "MarketIndex", "list"])
+def test_what_is_no_live_index_is_rejected_at_once(use: Any, wrong: Any):
+    with pytest.raises(TypeError, match=r"live must be a LiveIndex, such as LiveIndex\(books\), got "):
+        use(wrong)
+
+
+def test_a_wrong_health_or_label_is_rejected_before_a_request():
+    wrong: Any
+    for wrong in (None, LiveIndex()):
+        with pytest.raises(TypeError, match="health must be a Health, such as "):
+            probe_routes(LiveIndex(), wrong)
+    for wrong in (None, 5, b"api", ["api"]):
+        with pytest.raises(TypeError, match="app must be a str, got "):
+            Metrics().watch(LiveIndex(), app=wrong)
 
 
 @pytest.mark.parametrize("limit", [0, -5, 2.5, True, "9", None])
