@@ -15,7 +15,7 @@ from threading import Event, Thread, current_thread
 from time import monotonic
 from typing import Final, Self, final
 
-from market_index import LiveIndex, MarketIndex, OrderBook, Pair, RestingOrders
+from market_index import LiveIndex, MarketIndex, OrderBook, Pair
 from market_index.errors import safe_repr
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.errors import FeedError, reason_of
@@ -58,6 +58,9 @@ class Feed:
     A feed is used once: in another state than NEW, these four methods raise `FeedError`. A closed feed shows and yields
     nothing more.
 
+    `source` is the name that it was opened by, without credentials. `is_stream`: whether the source can be read only
+    once, by one process. `is_endless`: whether it is a stream without an end, such as a replay in a loop.
+
     `version` is the last version, None before the first one. It is replaced atomically. `problem` is why it is not
     known to be the content of the source, None while the source is healthy. `is_unknown` is whether only the publisher
     can end the problem: nothing was published, or a stream has ended. `retries` is how often the source was read again
@@ -67,6 +70,9 @@ class Feed:
     def __init__(
         self, source: Source, *, clock: Callable[[], float] = monotonic, wall_clock: Callable[[], datetime] = utc_now
     ) -> None:
+        self.source: str = source.name
+        self.is_stream: bool = source.is_stream
+        self.is_endless: bool = source.is_endless
         self.version: Version | None = None
         self.problem: str | None = None
         self.is_unknown: bool = False
@@ -94,21 +100,6 @@ class Feed:
         return f"<Feed of {self.source}>"
 
     @property
-    def source(self) -> str:
-        """The name that the feed was opened by, without credentials."""
-        return self._source.name
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether the source can be read only once, by one process."""
-        return self._source.is_stream
-
-    @property
-    def is_endless(self) -> bool:
-        """Whether the source is a stream without an end, such as a replay in a loop."""
-        return self._source.is_endless
-
-    @property
     def rejected(self) -> int:
         """The number of records rejected so far. The first 20 of each minute are logged, and the number of the others.
 
@@ -126,11 +117,6 @@ class Feed:
         """The revision of the last version; None if the source is not a store."""
         position = None if self.version is None else self.version.position
         return None if position is None else position.number
-
-    @property
-    def orders(self) -> RestingOrders | None:
-        """The orders behind the index of `version`; None if the source has no orders, or no version yet."""
-        return None if self.version is None else self.version.orders
 
     @property
     def age(self) -> float:
@@ -332,8 +318,8 @@ class Feed:
             LOG.error("%s: unexpected error", self.source, exc_info=error)
         if self.version is None and self.problem is None:
             raise self._unreadable(error) from error
-        self._report(problem, is_unknown=self._source.is_stream)
-        if self._source.is_stream:
+        self._report(problem, is_unknown=self.is_stream)
+        if self.is_stream:
             raise self._unreadable(error) from error
 
     def _end(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 def open_without_waiting(path: str, flags: int) -> int:
     """Open a file without blocking, and return its descriptor. A plain `open` of a pipe waits for a writer."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)
 
 
 def open_regular(path: Path) -> FileIO:
