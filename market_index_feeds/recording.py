@@ -278,7 +278,7 @@ class Recorder(Store):
         with ExitStack() as stack:
             flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | more_flags
             file = stack.enter_context(FileIO(open_without_waiting(str(self._path), flags), "r+"))
-            require_regular("it", os.fstat(file.fileno()))
+            require_regular(os.fstat(file.fileno()))
             if not try_lock(file.fileno()):
                 raise FeedError("another recorder has it open")
             stack.pop_all()

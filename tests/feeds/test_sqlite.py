@@ -23,7 +23,7 @@ import pytest
 from market_index import Freshness, LiveIndex, wire
 from market_index.errors import safe_repr
 from market_index_feeds import FeedError, StoreBusy, StoreError, file_watch, open_feed, open_store
-from market_index_feeds.sqlite import SqliteStore, Synchronous, file, is_sqlite, publishing, rows
+from market_index_feeds.sqlite import SqliteStore, Synchronous, is_sqlite, log, publishing, rows
 from tests.feeds.contract.medium import Reader
 from tests.feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
@@ -412,12 +412,12 @@ class TestOtherFileAtThePath:
             store.publish(*[book(number, 9) for number in range(1, 300)])  # over the transactions that are read next
             yield from transactions
 
-        read_transactions = file._transactions
+        read_transactions = log._transactions
         with open_store(filled) as store:
             for spot in range(5, 8):
                 store.publish(book(1, spot))
             plain(filled, "PRAGMA wal_checkpoint(PASSIVE)")
-            monkeypatch.setattr(file, "_transactions", publish_meanwhile)
+            monkeypatch.setattr(log, "_transactions", publish_meanwhile)
             assert read(filled) == dict.fromkeys(range(1, 300), "9")
 
     def test_a_log_of_which_a_part_was_moved_is_that_of_the_file(self, filled: Path, tmp_path: Path):
@@ -551,15 +551,15 @@ class TestOtherFileAtThePath:
     def test_a_file_that_is_renamed_over_it_while_it_is_opened_is_not_read_with_its_log(
         self, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        def rename_before(path: Path) -> file.State:
+        def rename_before(path: Path) -> log.State:
             monkeypatch.undo()
             (tmp_path / "new.db").rename(path)
             return state_of_file(path)
 
-        state_of_file = file._state_of_file
+        state_of_file = log.state_of_file
         run_and_die(filled)
         shutil.copyfile(filled, tmp_path / "new.db")
-        monkeypatch.setattr(file, "_state_of_file", rename_before)
+        monkeypatch.setattr("market_index_feeds.sqlite.file.state_of_file", rename_before)
         with pytest.raises(FeedError, match="another file was renamed over it"):
             open_feed(filled)
         assert read(filled) == CONTENT | {1: "9", 2: "9", 3: "9"}
