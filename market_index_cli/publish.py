@@ -19,11 +19,11 @@ from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, Failed, feed_error
 from market_index_cli.logs import log_plainly
 from market_index_cli.options import HEADERS, STORE, WAIT, converted, opened
 from market_index_feeds import (
+    BookLines,
     BookTooLarge,
     Change,
     Feed,
     FeedError,
-    NdjsonStream,
     Receipt,
     Store,
     mirror,
@@ -189,7 +189,7 @@ def _mirror(source: Feed, open_target: Callable[[], Store], summary: _Summary) -
 class _Lines:
     """The lines of order books that are published into a store. `store` opens it at its first call."""
 
-    lines: NdjsonStream
+    lines: BookLines
     store: Callable[[], Store]
     as_of: str | None
     replaces: bool

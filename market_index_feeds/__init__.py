@@ -13,7 +13,7 @@ equal to each version of a feed, and `replay` reads a recording.
 True
 """
 
-from market_index_feeds.book_lines import Change, NdjsonStream
+from market_index_feeds.book_lines import BookLines, Change
 from market_index_feeds.errors import BookTooLarge, Conflict, FeedError, StoreBusy, StoreError, UnknownOutcome
 from market_index_feeds.feed import Feed
 from market_index_feeds.mirror import mirror
@@ -24,13 +24,13 @@ from market_index_feeds.store import CheckedChange, Receipt, Store
 from market_index_feeds.venue_orders import VenueOrder
 
 __all__ = [
+    "BookLines",
     "BookTooLarge",
     "Change",
     "CheckedChange",
     "Conflict",
     "Feed",
     "FeedError",
-    "NdjsonStream",
     "NoVersion",
     "Position",
     "Progress",

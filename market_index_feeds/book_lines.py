@@ -21,11 +21,9 @@ it is invalid until its rest is appended. How a file is followed is the task of 
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
 from collections.abc import Generator
 from contextlib import closing
 from enum import Enum
-from pathlib import Path
 from threading import Event
 from typing import Final, TypeAlias, final
 
@@ -40,9 +38,8 @@ from market_index.wire import (
     object_from_json,
     retraction_from_json,
 )
-from market_index_feeds.lines import STANDARD_INPUT, Batch, Line, Reading, follow, read_stream
-from market_index_feeds.names import shown_name
-from market_index_feeds.source import UNKNOWN, NoVersion, Progress, Source, Version
+from market_index_feeds.lines import Line, LineSource, Reading
+from market_index_feeds.source import UNKNOWN, NoVersion, Progress, Version
 
 _EVENT_KEYS: Final = frozenset({"place", "remove", "untrack", "block", "rollback", "reset"})
 
@@ -156,21 +153,18 @@ class _Commits:
             (self.visible if self.phase is Phase.UNCOMMITTED else self.staged).add_line(content)
 
 
-class LineSource(Source):
+@final
+class BookLines(LineSource):
     """Lines of order books: `changes` is what they say, and `versions` is the content that follows from that.
 
     `uncommitted` is the number of pairs whose lines wait for a commit line.
     """
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, path: str | os.PathLike[str], *, is_stream: bool = False) -> None:
+        super().__init__(path, is_stream=is_stream)
         self.uncommitted: int = 0
         self._invalid: set[Pair | None] = set()
         self._freshness = UNKNOWN
-
-    @abstractmethod
-    def _batches(self, stop: Event) -> Generator[Batch, None, None]:
-        """Yield the lines. Raises as `changes`."""
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Yield a version after each change, and after each check that finds none."""
@@ -229,29 +223,3 @@ class LineSource(Source):
         return self.derive(
             change.published, change.retracted, invalid=invalid, is_whole=change.is_whole, freshness=self._freshness
         )
-
-
-@final
-class NdjsonFile(LineSource):
-    """A file of lines that is followed."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(shown_name(os.fspath(path)))
-        self._path = Path(path).absolute()
-
-    def _batches(self, stop: Event) -> Generator[Batch, None, None]:
-        return follow(self._path, stop)
-
-
-@final
-class NdjsonStream(LineSource):
-    """Standard input (`-`), a pipe, or a file that is read once to its end."""
-
-    is_stream = True
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__("standard input" if path == STANDARD_INPUT else shown_name(os.fspath(path)))
-        self._path = path
-
-    def _batches(self, stop: Event) -> Generator[Batch, None, None]:
-        return read_stream(self._path, stop)

@@ -71,6 +71,3 @@ def pulled(items: AsyncGenerator[T, None], stop: Event, progress: Progress | Non
     finally:
         run(runner, close())
         blocking(runner.close)
-
-
-__all__ = ["blocking", "pulled", "run"]

@@ -59,6 +59,9 @@ class Feed:
     A feed is used once: in another state than NEW, these four methods raise `FeedError`. A closed feed shows and yields
     nothing more.
 
+    `source` is the name that it was opened by, without credentials. `is_stream`: whether the source can be read only
+    once, by one process. `is_endless`: whether it is a stream without an end, such as a replay in a loop.
+
     `version` is the last version, None before the first one. It is replaced atomically. `problem` is why it is not
     known to be the content of the source, None while the source is healthy. `is_unknown` is whether only the publisher
     can end the problem: nothing was published, or a stream has ended. `retries` is how often the source was read again
@@ -68,6 +71,9 @@ class Feed:
     def __init__(
         self, source: Source, *, clock: Callable[[], float] = monotonic, wall_clock: Callable[[], datetime] = utc_now
     ) -> None:
+        self.source: str = source.name
+        self.is_stream: bool = source.is_stream
+        self.is_endless: bool = source.is_endless
         self.version: Version | None = None
         self.problem: str | None = None
         self.is_unknown: bool = False
@@ -93,21 +99,6 @@ class Feed:
 
     def __repr__(self) -> str:
         return f"<Feed of {self.source}>"
-
-    @property
-    def source(self) -> str:
-        """The name that the feed was opened by, without credentials."""
-        return self._source.name
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether the source can be read only once, by one process."""
-        return self._source.is_stream
-
-    @property
-    def is_endless(self) -> bool:
-        """Whether the source is a stream without an end, such as a replay in a loop."""
-        return self._source.is_endless
 
     @property
     def rejected(self) -> int:
@@ -350,8 +341,8 @@ class Feed:
             LOG.error("%s: unexpected error", self.source, exc_info=error)
         if self.version is None and self.problem is None:
             raise self._unreadable(error) from error
-        self._report(problem, is_unknown=self._source.is_stream)
-        if self._source.is_stream:
+        self._report(problem, is_unknown=self.is_stream)
+        if self.is_stream:
             raise self._unreadable(error) from error
 
     def _end(self) -> None:

@@ -31,6 +31,8 @@ GATHER_SECONDS: Final = 0.001
 _is_token: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z").match
 """RFC 9110, section 5.6.2."""
 
+_is_value: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?\Z").match
+
 _OWN_HEADERS: Final = {"Accept-Encoding": "identity"}
 
 
@@ -55,9 +57,9 @@ class Address:
         parsed = self._parsed(url)
         self.base_url: str = str(parsed.copy_with(userinfo=b"")).rstrip("/")
         for name, value in headers.items():
-            if not _is_token(name):
+            if type(name) is not str or not _is_token(name):
                 raise self._wrong("the name of a header must be a token, such as X-API-Key")
-            if not (value and value.isascii() and value.isprintable() and value == value.strip()):
+            if type(value) is not str or not _is_value(value):
                 raise self._wrong(f"the value of the header {name} must be printable ASCII, without spaces at its ends")
             self.headers[name] = value
         if parsed.userinfo:
@@ -75,7 +77,10 @@ class Address:
             is_base = parsed.scheme in {"http", "https"} and parsed.host and parsed.port != 0
             if is_base and not (parsed.query or parsed.fragment or url.endswith(("?", "#"))):
                 return parsed
-        raise self._wrong("it must be the base URL of a service, such as http://127.0.0.1:8000")
+        raise self._wrong(
+            "it must be the base URL of a service, such as http://127.0.0.1:8000 "
+            "(in a password, / ? # must be percent-encoded)"
+        )
 
     def _wrong(self, reason: str) -> FeedError:
         return FeedError(f"{self.name} cannot be opened: {reason}")

@@ -1,4 +1,4 @@
-"""Reads numbered lines from a file, which it follows, or from a stream. What a line contains is the task of its source.
+"""Reads numbered lines from a file, which it follows, or from a stream. Subclasses of `LineSource` read their content.
 
 Theory of operation
 ===================
@@ -31,7 +31,9 @@ from attrs import frozen
 
 from market_index import wire
 from market_index_feeds.errors import FeedError
+from market_index_feeds.names import STANDARD_INPUT, shown_file
 from market_index_feeds.regular_files import open_regular, open_without_waiting
+from market_index_feeds.source import Source
 
 MAX_LINE_BYTES: Final = wire.MAX_ORDER_BOOK_BYTES
 """The maximum length of a line, without its newline. A longer one is never in memory as a whole."""
@@ -46,9 +48,6 @@ LOAD_SECONDS: Final = 1.0
 """How long the lines of a stream that is never idle are gathered."""
 
 CHUNK_BYTES: Final = 256 * 1024
-
-STANDARD_INPUT: Final = "-"
-"""The name of standard input."""
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
@@ -102,6 +101,20 @@ class Batch:
     tail: Line | None = None
     offset: int = 0
     size: int = 0
+
+
+class LineSource(Source):
+    """The lines of a file that is followed, or of a stream: standard input (`-`), a pipe, or a file up to its end."""
+
+    def __init__(self, path: str | os.PathLike[str], *, is_stream: bool) -> None:
+        super().__init__(shown_file(os.fspath(path)))
+        self.is_stream = is_stream
+        # The process may change its working directory.
+        self._path = path if path == STANDARD_INPUT else Path(path).absolute()
+
+    def _batches(self, stop: Event) -> Generator[Batch, None, None]:
+        """Yield the lines. Raises `OSError`."""
+        return read_stream(self._path, stop) if self.is_stream else follow(Path(self._path), stop)
 
 
 class LineCutter:

@@ -95,19 +95,24 @@ class _Copy:
         self.is_new: bool = True
         self.left_out: dict[Pair, OrderBook] = {}
         self._open_target = open_target
-        # Opened for the first version: a source that has none leaves no new store.
-        self.target: Store
-        self._is_open = False
+        self._target: Store | None = None
         self._content: Version | None = None
         # The last index of the source, and all pairs that the source had so far.
         self._source_index = MarketIndex()
         self._seen: set[Pair] = set()
 
+    @property
+    def target(self) -> Store:
+        """The target, which is opened when it is needed: a source without a version leaves no new store."""
+        if self._target is None:
+            self._target = self._open_target()
+        return self._target
+
     def close(self) -> None:
         """Close the target. The next `write` opens and reads it."""
-        if self._is_open:
-            self.target.close()
-        self._is_open, self._content = False, None
+        if self._target is not None:
+            self._target.close()
+        self._target = self._content = None
 
     def write(self, version: Version) -> Receipt | None:
         """Make the target equal to a version. Return None if it is equal already. Raises `StoreError`."""
@@ -137,8 +142,6 @@ class _Copy:
         return {pair: book for pair, book in self.left_out.items() if index.get(pair) is book}
 
     def _write(self, version: Version) -> Receipt | None:
-        if not self._is_open:
-            self.target, self._is_open = self._open_target(), True
         target, content = self.target, self._content
         if content is None:
             content = self._content = target.read()

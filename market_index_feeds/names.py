@@ -7,6 +7,9 @@ from typing import Final
 
 from market_index.errors import safe_repr
 
+STANDARD_INPUT: Final = "-"
+"""The name of standard input."""
+
 _USERINFO_MARK: Final = re.compile(r":/*|//")
 
 
@@ -14,6 +17,11 @@ def shown_name(name: str) -> str:
     """Return a name as messages show it: on one line, without credentials."""
     shown = without_credentials(name)
     return shown if shown.isprintable() else safe_repr(shown)
+
+
+def shown_file(path: str) -> str:
+    """Return the path of a file as messages show it; `-` is standard input."""
+    return "standard input" if path == STANDARD_INPUT else shown_name(path)
 
 
 def without_credentials(url: str) -> str:

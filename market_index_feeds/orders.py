@@ -32,7 +32,6 @@ from contextlib import closing
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
-from pathlib import Path
 from threading import Event
 from typing import Final, TypeAlias, final
 
@@ -53,9 +52,8 @@ from market_index import (
 )
 from market_index.errors import safe_repr
 from market_index.wire import Number, object_from_json
-from market_index_feeds.lines import STANDARD_INPUT, Line, Reading, follow, read_stream
-from market_index_feeds.names import shown_name
-from market_index_feeds.source import NoVersion, Progress, Source, Version
+from market_index_feeds.lines import Line, LineSource, Reading
+from market_index_feeds.source import NoVersion, Progress, Version
 
 DEFAULT_HISTORY: Final = 2160
 """How many blocks before the last one a rollback may go back by default: no rollback of Cardano exceeds it."""
@@ -259,21 +257,19 @@ class Blocks:
 
 
 @final
-class Orders(Source):
+class Orders(LineSource):
     """Events of orders in a file, which is followed, or in a stream: standard input (`-`), a pipe, or a file."""
 
     def __init__(
         self, path: str | os.PathLike[str], history: int = DEFAULT_HISTORY, *, is_stream: bool = False
     ) -> None:
-        super().__init__("standard input" if path == STANDARD_INPUT else shown_name(os.fspath(path)))
-        self.is_stream = is_stream
-        self._path, self._history = path, history
+        super().__init__(path, is_stream=is_stream)
+        self._history = history
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Yield the state of the last block whenever all lines are read."""
         blocks = Blocks(self._history, self.reject)
-        batches = read_stream(self._path, stop) if self.is_stream else follow(Path(self._path).absolute(), stop)
-        with closing(batches):
+        with closing(self._batches(stop)) as batches:
             for batch in batches:
                 if batch.is_start:
                     blocks = Blocks(self._history, self.reject)

@@ -34,6 +34,9 @@ from market_index_feeds.store import CheckedChange, Receipt, Store
 LACKS_COMMITS: Final = "it must contain a commit line with recorded_at, got none (market-index record writes them)"
 """Why a file is not a recording."""
 
+COMPRESSED: Final = ".gz"
+"""The suffix of a compressed recording. It can be read, but not be continued."""
+
 CHECK_SECONDS: Final = 1.0
 """Interval between two versions of a replay that is not due."""
 
@@ -85,7 +88,7 @@ def opened_recording(path: Path) -> Iterator[BufferedIOBase | FileIO]:
     Raises `OSError`, and `FeedError` in the block if the compressed file is damaged.
     """
     with open_regular(path) as file:
-        if path.suffix != ".gz":
+        if path.suffix != COMPRESSED:
             yield file
             return
         try:
@@ -213,8 +216,8 @@ class Recorder(Store):
         self._file: FileIO | None = None
         self._content = Replay(path)
         with self._errors("cannot be recorded into"):
-            if self._path.suffix == ".gz":
-                raise FeedError("it must not have the name of a compressed file: compress it afterwards")
+            if self._path.suffix == COMPRESSED:
+                raise FeedError(f"its name must not end in {COMPRESSED}: it is written uncompressed")
             if not self._path.parent.is_dir():
                 raise FeedError("its folder must exist")
             with suppress(FileNotFoundError):
@@ -275,7 +278,7 @@ class Recorder(Store):
         with ExitStack() as stack:
             flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | more_flags
             file = stack.enter_context(FileIO(open_without_waiting(str(self._path), flags), "r+"))
-            require_regular("it", os.fstat(file.fileno()))
+            require_regular(os.fstat(file.fileno()))
             if not try_lock(file.fileno()):
                 raise FeedError("another recorder has it open")
             stack.pop_all()

@@ -12,22 +12,22 @@ from pathlib import Path
 
 def open_without_waiting(path: str, flags: int) -> int:
     """Open a file without blocking, and return its descriptor. A plain `open` of a pipe waits for a writer."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)
 
 
 def open_regular(path: Path) -> FileIO:
     """Open a regular file for reading. Raises `OSError`, also for any other kind of file."""
     # Checked before it is opened: opening a device may have an effect, and opening a pipe releases its writer.
-    require_regular("it", path.stat())
+    require_regular(path.stat())
     with ExitStack() as stack:
         file = stack.enter_context(FileIO(path, opener=open_without_waiting))
         # Checked again: it may have been replaced in between.
-        require_regular("it", os.fstat(file.fileno()))
+        require_regular(os.fstat(file.fileno()))
         stack.pop_all()
     return file
 
 
-def require_regular(name: str, found: os.stat_result) -> None:
+def require_regular(status: os.stat_result) -> None:
     """Raise `OSError` if the status is not that of a regular file."""
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, f"{name} must be a regular file")
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it must be a regular file")

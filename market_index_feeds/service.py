@@ -346,6 +346,3 @@ def _freshness(response: Response) -> Freshness:
     with suppress(InvalidFreshness):
         return Freshness(response.headers.get(AS_OF), published_at and parse_time(published_at))
     return UNKNOWN
-
-
-__all__ = ["ServiceSource"]

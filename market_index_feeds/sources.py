@@ -20,11 +20,10 @@ from attrs import field, frozen
 
 from market_index import MarketIndexError, Pair
 from market_index.errors import safe_repr
-from market_index_feeds.book_lines import NdjsonFile, NdjsonStream
+from market_index_feeds.book_lines import BookLines
 from market_index_feeds.errors import FeedError, StoreError, reason_of
 from market_index_feeds.feed import Feed
-from market_index_feeds.lines import STANDARD_INPUT
-from market_index_feeds.names import shown_name
+from market_index_feeds.names import STANDARD_INPUT, shown_file, shown_name
 from market_index_feeds.orders import DEFAULT_HISTORY, Orders
 from market_index_feeds.recording import SAMPLE, Replay
 from market_index_feeds.regular_files import open_regular
@@ -197,7 +196,7 @@ def open_feed(
         return Feed(kind.open_source(opening))
 
 
-def open_lines(source: str | os.PathLike[str]) -> NdjsonStream:
+def open_lines(source: str | os.PathLike[str]) -> BookLines:
     """Open a file of order books, or `-` for standard input, to read the changes of its lines once, to its end.
 
     Raises:
@@ -211,7 +210,7 @@ def open_lines(source: str | os.PathLike[str]) -> NdjsonStream:
             open_regular(Path(name)).close()
         except OSError as error:
             raise FeedError(f"{shown_name(name)} cannot be opened: {reason_of(error)}") from None
-    return NdjsonStream(name)
+    return BookLines(name, is_stream=True)
 
 
 def open_store(
@@ -257,6 +256,8 @@ def open_store(
         raise StoreError(f"a store must be a file such as market.db, or a bucket, got {kind.noun}: {safe_repr(shown)}")
     if type(wait) not in {int, float} or not wait >= 0:
         raise StoreError(f"{shown} cannot be opened: wait must be 0 or more seconds, got {safe_repr(wait)}")
+    if "\0" in name:
+        raise StoreError(f"{shown} cannot be opened: a name must not contain a null character")
     if synchronous not in get_args(Synchronous):
         raise StoreError(
             f"{shown} cannot be opened: synchronous must be 'full' or 'normal', got {safe_repr(synchronous)}"
@@ -326,8 +327,7 @@ def _open_bucket_store(name: str, *, wait: float, synchronous: Synchronous, crea
 
 
 def _open_lines(opening: Opening) -> Source:
-    is_file = stat.S_ISREG(_mode(opening.target))
-    return NdjsonFile(opening.target) if is_file else NdjsonStream(opening.target)
+    return BookLines(opening.target, is_stream=not stat.S_ISREG(_mode(opening.target)))
 
 
 def _mode(name: str) -> int:
@@ -338,8 +338,7 @@ def _mode(name: str) -> int:
             return stat.S_IFIFO
         mode = Path(name).stat().st_mode
     except (OSError, ValueError) as error:
-        shown = "standard input" if name == STANDARD_INPUT else shown_name(name)
-        raise FeedError(f"{shown} cannot be opened: {reason_of(error)}{_suggestion(name)}") from None
+        raise FeedError(f"{shown_file(name)} cannot be opened: {reason_of(error)}{_suggestion(name)}") from None
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISREG(mode)):
         raise FeedError(f"{shown_name(name)} cannot be opened: it must be a regular file, a pipe or a character device")
     return mode

@@ -1,4 +1,4 @@
-"""An open SQLite file, and whether the log beside it is its own."""
+"""An open SQLite file: its identity, its one name, its transactions, and how it is created."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 import secrets
 import sqlite3
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from io import FileIO
 from pathlib import Path
 from time import sleep
 from typing import Final, Literal, TypeAlias
 
 from market_index_feeds.errors import Busy, FeedError, reason_of
 from market_index_feeds.file_lock import try_lock
+from market_index_feeds.sqlite.log import belongs_to, state_of, state_of_file
 
 SUFFIXES: Final = {".db", ".sqlite", ".sqlite3"}
 """A file with one of these suffixes is a store, regardless of its content."""
@@ -29,9 +29,6 @@ Identity: TypeAlias = tuple[int, int]
 """The device and inode of a file. No other file has them while it is open or exists."""
 
 _BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-
-State: TypeAlias = tuple[int, int]
-"""The version of the schema, which SQLite counts, and the number of the last change. Both are in the first page."""
 
 _REPUBLISH: Final = (
     ": write its books with the release that made it (market-index dump OLD.db > books.ndjson), and publish them into"
@@ -97,7 +94,7 @@ class Connection:
         if not self._is_own_log:
             # Once: nobody can exchange the log of an open file.
             log = Path(f"{os.path.realpath(self.path)}-wal")
-            if log.exists() and not _belongs_to(log, _state_of_file(self.path), _state_of(self.sqlite)):
+            if log.exists() and not belongs_to(log, state_of_file(self.path), state_of(self.sqlite)):
                 raise FeedError(
                     f"its log ({log.name}) belongs to another file, or to other content of this one: put that back,"
                     f" or remove the log and {self.path.name}-shm while no program has it open"
@@ -141,72 +138,6 @@ def _require_one_name(path: Path) -> None:
         raise FeedError("it must have one name, got a file with hard links")
     if any(line.split(b" ")[4].decode("unicode_escape").encode("latin-1") == name for line in mounts):
         raise FeedError("it must have one name, got a file that is mounted: mount its folder")
-
-
-def _state_of(sqlite: sqlite3.Connection) -> State:
-    """Return the state that a connection reads."""
-    (schema,), (number,) = (sqlite.execute(f"PRAGMA {name}_version").fetchone() for name in ("schema", "user"))
-    return schema, number
-
-
-def _state_of_file(path: Path) -> State:
-    """Return the state of a file without its log.
-
-    SQLite reads the content. If this process opened and closed the file by itself, it would release the locks of its
-    other connections: POSIX locks belong to a process, and end when any descriptor of the file is closed.
-    """
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
-        connection.execute("PRAGMA writable_schema = ON")  # otherwise it rejects a file without its last pages
-        return _state_of(connection)
-
-
-def _belongs_to(log: Path, file: State, read: State) -> bool:
-    """Whether a log belongs to a file, given the states of the file alone and of both together.
-
-    It does so if its first change follows that of the file, or if the state of the file is one of the log, of which a
-    part was moved into the file. A log with all pages, as after a restore with SQLite's own means, belongs to any file.
-    """
-    pages, states, has_all = dict[int, bytes](), list[State](), False
-    with log.open("rb", buffering=0) as opened:
-        header = opened.read(32)
-        for new, size in _transactions(opened, header):
-            pages.update({page: content for page, content in new.items() if page not in pages})
-            if 1 in new:
-                states.append((int.from_bytes(new[1][40:44]), int.from_bytes(new[1][60:64])))
-            # Only up to the state that SQLite reads: it ignores all that follows a damaged frame.
-            if states and states[-1] == read:
-                has_all = pages.keys() >= set(range(1, size + 1))
-        opened.seek(0)
-        is_begun_anew = opened.read(32) != header  # meanwhile, by a program that has the file open
-    if is_begun_anew or not states or has_all or file in states:
-        return True
-    schema, number = states[0]
-    return file[0] <= schema and file[1] == (_followed_by(pages) if 2 in pages else number)
-
-
-def _transactions(log: FileIO, header: bytes) -> Iterator[tuple[dict[int, bytes], int]]:
-    """Yield the new pages of each transaction of a log, and the number of all pages. Only the first two have content.
-
-    https://www.sqlite.org/fileformat2.html#the_write_ahead_log
-    """
-    page_bytes = min(int.from_bytes(header[8:12]), 65_536)
-    # SQLite locks this page, and never writes it.
-    new = {(1 << 30) // page_bytes + 1: b""} if page_bytes else {}
-    while len(frame := log.read(24)) == 24 and frame[8:16] == header[16:24]:
-        page, content = int.from_bytes(frame[:4]), log.read(page_bytes)
-        new[page] = content if page <= 2 else b""
-        if size := int.from_bytes(frame[4:8]):  # the last page of a transaction
-            yield new, size
-            new = {}
-
-
-def _followed_by(pages: Mapping[int, bytes]) -> int:
-    """Return the number of the change that is followed by the one of these pages."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.deserialize(pages[1][:18] + b"\1\1" + pages[1][20:] + pages[2])  # as a file without a log
-        connection.execute("PRAGMA writable_schema = ON")  # otherwise it rejects a file without its last pages
-        (follows,) = connection.execute("SELECT follows FROM last").fetchone()
-        return int(follows)
 
 
 def require_file(path: Path) -> None:
@@ -266,7 +197,7 @@ def is_sqlite(path: str) -> bool:
     try:
         # SQLite reads a file of one byte as an empty database.
         if _identity(file.absolute()) and file.stat().st_size >= 512:
-            _state_of_file(file.absolute())
+            state_of_file(file.absolute())
             return True
     except sqlite3.Error as error:
         # What cannot be read is described better by what reads lines.

@@ -47,7 +47,7 @@ class TestHealth:
     def test_nothing_is_known_before_the_first_version(self, source: ScriptedSource):
         feed = Feed(source)
         assert (feed.age, feed.quiet_age, feed.change_age, feed.revision, feed.version) == (inf, inf, inf, None, None)
-        assert (feed.current_rejections, feed.orders, repr(feed)) == (0, None, "<Feed of scripted>")
+        assert (feed.current_rejections, repr(feed)) == (0, "<Feed of scripted>")
 
     def test_the_age_is_that_of_the_last_check_that_succeeded(self, source: ScriptedSource):
         clocks = Clocks()

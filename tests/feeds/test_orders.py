@@ -247,14 +247,17 @@ def test_the_orders_are_those_behind_the_index(tmp_path: Path):
     live = LiveIndex()
     with open_feed(f"orders:{path}") as feed:
         feed.start(live)
-        assert feed.orders is not None
-        assert feed.orders.index is live.current
-        assert dict(feed.orders) == {"a": Order(pair(1), Side.ASK, "2", 10)}
+        first = feed.version
+        assert first is not None
+        assert first.orders is not None
+        assert first.orders.index is first.index is live.current
+        assert dict(first.orders) == {"a": Order(pair(1), Side.ASK, "2", 10)}
         append(path, place("b", price="3"), block("2"))
         eventually(lambda: live.current.as_of == "2")
-        assert feed.version is not None
-        assert feed.version.orders is feed.orders
-        assert list(feed.orders.at(pair(1), Side.ASK, "3")) == ["b"]
+        second = feed.version
+        assert second is not None
+        assert second.orders is not None
+        assert list(second.orders.at(pair(1), Side.ASK, "3")) == ["b"]
 
 
 def test_a_contradiction_is_a_problem_until_the_next_reset(tmp_path: Path):

@@ -182,6 +182,10 @@ class TestRecorder:
             assert spots(recorder.read().index) == {1: "2"}
         assert [one.name for one in tmp_path.iterdir() if one.is_file()] == ["recording.ndjson"]
 
+    def test_a_recording_is_not_written_as_if_it_were_compressed(self, path: Path):
+        with pytest.raises(StoreError, match=r"its name must not end in \.gz: it is written uncompressed"):
+            Recorder(f"{path}.gz")
+
     def test_its_folder_must_exist(self, path: Path):
         with pytest.raises(StoreError, match="its folder must exist"):
             Recorder(path / "new")

@@ -14,6 +14,7 @@ from math import inf
 from pathlib import Path
 from random import Random
 from threading import Event
+from typing import Any
 
 import httpx
 import pytest
@@ -517,10 +518,12 @@ class TestRequests:
             ({"X-API-Key: s3cret": "x"}, "the name of a header must be a token, such as X-API-Key"),
             ({"X-API-Key\n": "s3cret"}, "the name of a header must be a token, such as X-API-Key"),
             ({"": "s3cret"}, "the name of a header must be a token, such as X-API-Key"),
+            ({b"X-API-Key": "s3cret"}, "the name of a header must be a token, such as X-API-Key"),
+            ({"X-API-Key": b"s3cret"}, "the value of the header X-API-Key must be printable ASCII"),
             ({"authorization": "s3cret"}, "it must have a password or a header Authorization, got both"),
         ],
     )
-    def test_a_header_that_is_not_valid_is_refused_without_its_value(self, headers: dict[str, str], reason: str):
+    def test_a_header_that_is_not_valid_is_refused_without_its_value(self, headers: Any, reason: str):
         with pytest.raises(FeedError, match=r"^http://host cannot be opened: ") as raised:
             ServiceSource("http://user:pass%20word@host", headers)
         assert reason in str(raised.value)

@@ -64,6 +64,19 @@ def test_a_path_that_contains_a_question_mark_is_followed_by_another_one(tmp_pat
     assert spots(open_feed(path).read()) == {1: "1"}
 
 
+@pytest.mark.parametrize("name", ["market.db", "books.ndjson", "replay:books.ndjson", "orders:events.ndjson"])
+def test_the_path_is_that_at_the_opening(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with open_store("market.db") as store:
+        store.publish(wire.order_book_from_json(line(1, "1")))
+    Path("books.ndjson").write_bytes(line(1, "1") + RECORDED)
+    Path("events.ndjson").write_bytes(RESET + place("a") + block("1"))
+    feed = open_feed(name)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert len(feed.read()) == 1
+
+
 def test_a_loop_is_read_up_to_its_first_content(tmp_path: Path):
     path = tmp_path / "recording.ndjson"
     path.write_bytes(line(1, "1") + RECORDED + line(1, "2") + RECORDED)

@@ -23,7 +23,7 @@ import pytest
 from market_index import Freshness, LiveIndex, wire
 from market_index.errors import safe_repr
 from market_index_feeds import FeedError, StoreBusy, StoreError, file_watch, open_feed, open_store
-from market_index_feeds.sqlite import SqliteStore, Synchronous, file, is_sqlite, publishing, rows
+from market_index_feeds.sqlite import SqliteStore, Synchronous, is_sqlite, log, publishing, rows
 from tests.feeds.contract.medium import Reader
 from tests.feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
@@ -160,7 +160,7 @@ class TestDamagedRows:
             nameless = "INSERT INTO books VALUES ('nonsense', 3, x'00', '{}'), ('NONSENSE', 3, ?, NULL)"
             plain(filled, nameless, rows.digest_of(b"NONSENSE", 3, None))
             reader.until(lambda version: None in version.invalid)
-            assert (spots(reader.index), reader.index.as_of, reader.feed.rejected) == (CONTENT, None, 2)
+            assert (spots(reader.index), reader.feed.rejected) == (CONTENT, 2)
             with open_store(filled) as store:
                 receipt = store.replace([book(1, 1)], Freshness("slot 2"))
             reader.until(lambda version: version.position == receipt.position)
@@ -176,7 +176,7 @@ class TestDamagedRows:
             store.update([book(2, 4)], freshness=Freshness("slot 2"))
             with Reader(open_feed(filled)) as late:
                 late.pull()
-                assert (spots(late.index), late.index.as_of) == ({2: "4", 4 - lost: str(4 - lost)}, None)
+                assert spots(late.index) == {2: "4", 4 - lost: str(4 - lost)}
                 assert (late.versions[-1].invalid, late.feed.rejected) == (frozenset({None}), 1)
                 fence = store.replace([book(2, 2)], Freshness("slot 3")).position
                 for reader in (late, follower):
@@ -185,14 +185,14 @@ class TestDamagedRows:
 
     @pytest.mark.decision(24)
     def test_a_zeroed_sector_never_drops_a_pair_of_a_known_state(self, filled: Path, tmp_path: Path):
-        copy, content, as_ofs = tmp_path / "copy.db", filled.read_bytes(), set[str | None]()
+        copy, content, are_invalid = tmp_path / "copy.db", filled.read_bytes(), set[bool]()
         for at in range(0, len(content), 512):
             copy.write_bytes(content[:at] + bytes(512) + content[at + 512 :])
             with suppress(FeedError):
-                found = open_feed(copy).read()
-                assert spots(found) == CONTENT or found.as_of is None, at
-                as_ofs.add(found.as_of)
-        assert as_ofs == {"slot 1", None}
+                version = next(open_feed(copy).versions())
+                assert spots(version.index) == CONTENT or version.invalid, at
+                are_invalid.add(bool(version.invalid))
+        assert are_invalid == {False, True}
 
     @pytest.mark.parametrize(
         ("body", "reason"),
@@ -412,12 +412,12 @@ class TestOtherFileAtThePath:
             store.publish(*[book(number, 9) for number in range(1, 300)])  # over the transactions that are read next
             yield from transactions
 
-        read_transactions = file._transactions
+        read_transactions = log._transactions
         with open_store(filled) as store:
             for spot in range(5, 8):
                 store.publish(book(1, spot))
             plain(filled, "PRAGMA wal_checkpoint(PASSIVE)")
-            monkeypatch.setattr(file, "_transactions", publish_meanwhile)
+            monkeypatch.setattr(log, "_transactions", publish_meanwhile)
             assert read(filled) == dict.fromkeys(range(1, 300), "9")
 
     def test_a_log_of_which_a_part_was_moved_is_that_of_the_file(self, filled: Path, tmp_path: Path):
@@ -551,15 +551,15 @@ class TestOtherFileAtThePath:
     def test_a_file_that_is_renamed_over_it_while_it_is_opened_is_not_read_with_its_log(
         self, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        def rename_before(path: Path) -> file.State:
+        def rename_before(path: Path) -> log.State:
             monkeypatch.undo()
             (tmp_path / "new.db").rename(path)
             return state_of_file(path)
 
-        state_of_file = file._state_of_file
+        state_of_file = log.state_of_file
         run_and_die(filled)
         shutil.copyfile(filled, tmp_path / "new.db")
-        monkeypatch.setattr(file, "_state_of_file", rename_before)
+        monkeypatch.setattr("market_index_feeds.sqlite.file.state_of_file", rename_before)
         with pytest.raises(FeedError, match="another file was renamed over it"):
             open_feed(filled)
         assert read(filled) == CONTENT | {1: "9", 2: "9", 3: "9"}
@@ -766,6 +766,12 @@ class TestOpening:
         with pytest.raises(StoreError, match=f"market.db cannot be opened: {reason}"):
             open_store(path, **options)  # type: ignore[arg-type]  # invalid on purpose
         assert not path.exists()
+
+    def test_a_name_with_a_null_character_is_refused(self):
+        with pytest.raises(
+            StoreError, match=r"^'a\\x00b.db' cannot be opened: a name must not contain a null character"
+        ):
+            open_store("a\0b.db")
 
     @pytest.mark.parametrize("synchronous", ["full", "normal"])
     def test_synchronous_is_that_of_sqlite(self, path: Path, synchronous: Synchronous):
