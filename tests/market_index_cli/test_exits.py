@@ -134,7 +134,7 @@ EXITS = """
     serve kupo:http://me:secret@127.0.0.1:1?only
     relay kupo:http://me:secret@127.0.0.1:1?only new.db
     orders kupo:http://me:secret@127.0.0.1:1?only
-3 nowhere cannot be opened: it must be the base URL of a service, such as http://127.0.0.1:8000
+3 nowhere cannot be opened: it must be the base URL of a service, such as http://127.0.0.1:8000 (in a password, *)
     serve kupo:nowhere
 3 new.db cannot be opened: No such file or directory (market-index publish STORE BOOKS creates it)
     serve new.db
