@@ -42,11 +42,12 @@ add_module_names = False
 # Names of other packages in signatures have no link: their documentation is on other hosts, which a build does not use.
 nitpick_ignore_regex = [
     (r"py:.*", r"(array|collections|datetime|decimal|enum|fractions|os|threading|typing|types)\..*"),
-    (r"py:.*", r"(starlette|hypothesis)\..*"),
+    (r"py:.*", r"(cattrs|starlette|hypothesis)\..*"),
     (r"py:.*", r"market_index\..*\._[A-Z]"),  # a type variable occurs only in signatures
     (r"py:class", r"market_index\.chunked\..*"),  # the base class of Levels and MarketIndex
-    (r"py:class", r"market_index_feeds\.(ndjson|source)\..*"),  # for those who add a medium
-    (r"py:class", r"market_index_http\.(app|counters|health)\..*"),  # private classes in signatures of `create_app`
+    (r"py:class", r"market_index_feeds\.(book_lines|source)\..*"),  # for those who add a medium
+    (r"py:class", r"Exchange"),  # market_index_feeds/kupo/exchanges.py says how to add one
+    (r"py:class", r"market_index_http\.(app|routes)\..*"),  # private classes in signatures of `create_app`
 ]
 
 LOG: Final = getLogger(__name__)
@@ -56,11 +57,14 @@ PACKAGES: Final = tuple(
         import_module,
         (
             "market_index",
+            "market_index.display",
             "market_index.wire",
             "market_index.strategies",
             "market_index.stateful",
             "market_index_feeds",
             "market_index_http",
+            "market_index_http.stream",
+            "market_index_http.operating",
         ),
     )
 )
