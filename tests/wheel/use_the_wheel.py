@@ -208,7 +208,10 @@ def served_by_command(url: str) -> None:
     with urlopen(f"{url}/trading-view/order-book?base={base}&quote={quote}") as answer:
         expect(json.load(answer), BOOK, "the command serves an order book")
     page = ROOT / "market_index_cli" / "page" / "static"
-    for file in (ROOT / "market_index_http" / "openapi.json", *page.iterdir()):
+    description = json.loads((ROOT / "market_index_http" / "operating" / "openapi.json").read_bytes())
+    with urlopen(f"{url}/openapi.json") as answer:
+        expect(json.load(answer)["paths"], description["paths"], "the command serves the description of its routes")
+    for file in page.iterdir():
         with urlopen(f"{url}/{'' if file.name == 'index.html' else file.name}") as answer:
             expect(answer.read(), file.read_bytes(), f"the command serves {file.name}")
 
