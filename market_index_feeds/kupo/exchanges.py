@@ -36,8 +36,8 @@ class Offer:
 
     `price` is how much is asked, per how much is offered, both in smallest units. `starts_at` and `ends_at` are the
     first and the last moment of it, in milliseconds of POSIX time. `fee` says in words what comes on top. `suffix`
-    follows the id of the output, if it has several offers. `problem` is why nobody can fill the offer now, although the
-    output is valid; it may still be the successor of a filled one.
+    follows the id of the output, if it has several offers. `problem` is why the offer cannot be filled now, although
+    the output is valid; it may still be the successor of a filled one.
     """
 
     offered: AssetId

@@ -6,7 +6,7 @@ Theory of operation
     after them, and has stored it: it announces a block a moment before.
 
     The first time, all outputs are read: the unspent ones, and those that were spent within the window. Then only those
-    that were created or spent since the last block, of which Kupo is told the hash: it answers 400 when a rollback has
+    that were created or spent since the last block, whose hash the request names: Kupo answers 400 when a rollback has
     removed that block, and all are read again. A Dolos knows no spent outputs, so all are read each time.
 
     Kupo sends status 200 before it runs a query, so a body that is cut is a failure, and never a market without orders.

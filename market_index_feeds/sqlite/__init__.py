@@ -14,7 +14,7 @@ Theory of operation
   columns are, is an invalid record. If there are fewer rows than the last change says, the lost one may be of any pair.
 - SQLite finds the log (`-wal`) by its name, and would combine the log of a killed publisher with any file that is put
   in place of the store. So it must belong to the content of the file (`log`). This is checked once, when a file is
-  opened: nobody can exchange the log of an open file.
+  opened: no program can exchange the log of an open file.
 - SQLite does nothing after a commit that the system could report to readers. So a store touches the file, which wakes
   them (`file_watch`). What other programs write is noticed a little later.
 - Before SQLite 3.51.3, a checkpoint that runs while another connection commits may damage the file. So a store moves

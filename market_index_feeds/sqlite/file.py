@@ -92,7 +92,7 @@ class Connection:
                 f"{_REPUBLISH if is_older else ''}"
             )
         if not self._is_own_log:
-            # Once: nobody can exchange the log of an open file.
+            # Once: no program can exchange the log of an open file.
             log = Path(f"{os.path.realpath(self.path)}-wal")
             if log.exists() and not belongs_to(log, state_of_file(self.path), state_of(self.sqlite)):
                 raise FeedError(

@@ -338,7 +338,7 @@ class TestOtherFileAtThePath:
 
     @pytest.mark.decision(33)
     def test_a_copy_from_the_middle_of_the_log_is_refused(self, filled: Path, tmp_path: Path):
-        """It is not mixed, and whoever restores it does not want the changes after it."""
+        """It is not mixed, and a user who restores it does not want the changes after it."""
         copy = tmp_path / "copy.db"
         run_and_die(filled, lambda: backup(filled, copy))
         shutil.copyfile(copy, filled)

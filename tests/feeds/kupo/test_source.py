@@ -112,7 +112,7 @@ def test_each_block_is_a_version():
 
 
 def test_only_what_changed_is_read():
-    """10,000 matches are 11 MB. Kupo is told the hash of the last block, which a rollback may have removed."""
+    """10,000 matches are 11 MB. The request names the hash of the last block, which a rollback may have removed."""
     blocks = [Block(100, [FIRST])]
     with following(*blocks) as followed:
         followed.version(blocks[0].text)
