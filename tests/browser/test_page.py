@@ -55,6 +55,16 @@ def test_the_first_readable_book_is_shown_and_each_change_of_it(browser: Browser
         visit.shows("h2", "SNEK/ADA")
 
 
+def test_the_list_rounds_the_best_prices_as_the_open_book_does(browser: Browser):
+    book = OrderBook.from_levels(SNEK_ADA, bids=[("0.238332675", 10)], asks=[("0.250000004", 30)], spot="0.2383326")
+    with visited(browser, LiveIndex([book])) as visit:
+        page = visit.open_live()
+        visit.becomes(lambda: visit.facts().get("Best bid"), "0.238332")
+        visit.becomes(page.locator("#list .bid").all_text_contents, ["0.238332"])
+        visit.becomes(page.locator("#list .ask").all_text_contents, ["0.250001"])
+        visit.becomes(page.locator("#list .spot").all_text_contents, ["0.238333"])
+
+
 def test_a_level_changes_on_the_page_and_again_after_a_restart_without_a_reload(browser: Browser):
     live = LiveIndex([BOOK])
     server = Restartable(app_with_page(live))

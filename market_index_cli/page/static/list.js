@@ -1,6 +1,22 @@
 // The list of pairs, with a search.
 
-import { add, compare, decimal, grouped, half, percent, readable, readablePrice, subtract, text, whole } from "./exact.js";
+import {
+  add,
+  compare,
+  decimal,
+  fitting,
+  grouped,
+  half,
+  lastDigit,
+  multiple,
+  percent,
+  powerOfTen,
+  readable,
+  readablePrice,
+  subtract,
+  text,
+  whole,
+} from "./exact.js";
 import { element, pairName, setChildren, setText } from "./elements.js";
 import { fragment } from "./book.js";
 import { Tokens } from "./names.js";
@@ -133,16 +149,17 @@ export class PairList {
   #showPrices({ key, spot, bid, ask, spread, liquidity, units }) {
     const link = this.#rows.get(key)?.firstElementChild;
     if (!link) return;
-    const write = (selector, price, none) => {
+    const write = (selector, price, none, rounded) => {
       const cell = link.querySelector(selector);
       const value = price && units.price(price);
-      setText(cell, value ? readablePrice(value) : none);
+      setText(cell, value ? rounded(value) : none);
       cell.title = value ? text(value) : "";
       cell.classList.toggle("none", !value);
     };
-    write(".spot", spot, "no spot");
-    write(".bid", bid, "no bid");
-    write(".ask", ask, "no ask");
+    // As in the open book: a spot to the nearest number, bids down, asks up.
+    write(".spot", spot, "no spot", readablePrice);
+    write(".bid", bid, "no bid", (price) => stepped(price, false));
+    write(".ask", ask, "no ask", (price) => stepped(price, true));
     setText(link.querySelector(".spread"), spread ? percent(subtract(ask, bid), half(add(bid, ask))) : "");
     const ada = liquidity < 0n ? "" : `₳ ${readable(whole(liquidity / 1_000_000n))}`;
     setText(link.querySelector(".liquidity"), ada);
@@ -179,6 +196,11 @@ export class PairList {
       units: new Units({ base, quote }, this.#tokens, this.#isWhole),
     };
   }
+}
+
+/** Return the text of a best price at its sixth significant digit: bids down, asks up. */
+function stepped(price, isUp) {
+  return fitting(multiple(price, powerOfTen(lastDigit(price)), isUp));
 }
 
 /** Return the first entry whose best bid is below its best ask, and with a spot price if there is one; null without entries. */
