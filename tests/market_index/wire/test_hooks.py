@@ -139,13 +139,13 @@ def test_an_order_and_an_index_have_the_names_of_their_fields():
     assert PLAIN.unstructure(PLAIN.structure(index, MarketIndex)) == index
 
 
-@pytest.mark.parametrize("value", [BOOK, {"pair": {"base": TOKEN, "quote": "ADA"}}])
-def test_a_union_of_values_needs_a_tag(value: object):
+def test_a_union_of_values_needs_a_tag():
     either = OrderBook | Pair
     converter = Converter(forbid_extra_keys=True)
     wire.configure_converter(converter)
     configure_tagged_union(either, converter)
-    for one in (PLAIN.structure(BOOK, OrderBook), PLAIN.structure(BOOK, Pair)):
+    book = PLAIN.structure(BOOK, OrderBook)
+    for one in (book, book.pair):
         assert round_trip(converter, one, either) == one
 
 
