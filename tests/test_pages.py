@@ -33,13 +33,13 @@ from tests.waiting import DEADLINE_SECONDS, eventually
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md")),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PROGRAM = re.compile(r"^```(?:python|sql)\n(?:#|--) (\w+\.\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
-TEXT = re.compile(r"`(\w+\.ndjson)`:\n\n^```json\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+TEXT = re.compile(r"`(\w+\.(?:nd)?json)`:\n\n^```json\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 
@@ -48,7 +48,6 @@ _MACHINES = "needs three machines with these names; tests/faults has three serve
 NOT_RUN = {
     "make serve": "needs the package index, and listens on a port that may be in use",
     "make ledger": "needs the package index, and listens on ports that may be in use",
-    "make test": "runs these tests",
     "pip install '.[server,ledger]'": "needs the package index",
     'market-index publish market.db "replay:recording.ndjson?loop"': "runs without end; run by test_record.py",
     "market-index relay market.db tls://publisher:…@n1,n2,n3/books": _MACHINES,
