@@ -73,6 +73,12 @@ def test_a_module_names_the_extra_that_it_requires(module: str, named: str, miss
     assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message}"
 
 
+def test_the_home_page_lists_each_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    listed = re.findall(r"^\| `(\w+)` \| .* \|$", (ROOT / "docs" / "index.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(extras)
+
+
 def licence_of(package: str) -> str:
     """Return what the metadata of an installed package say about its licence."""
     fields = metadata(package)
