@@ -11,8 +11,8 @@ Theory of operation
 - COMMITTED: A line is staged. The next commit line makes all staged lines visible, in one change, with its freshness.
 
 A later line replaces an earlier one of the same pair. A retract line removes its pair. An invalid line keeps the last
-book of its pair, and becomes visible like any other. An invalid commit line is only counted: the next one commits what
-it would have committed.
+book of its pair; it is staged like any other line, so its pair counts as invalid from the commit line on. An invalid
+commit line is only counted: the next valid one commits its lines, too.
 
 The last line of a file counts without its newline if it is whole, because no prefix of a JSON object is one. Otherwise
 it is invalid until its rest is appended. How a file is followed is the task of `lines`.
@@ -88,11 +88,12 @@ def _is_event(text: bytes) -> bool:
 
 @define(eq=False)
 class Change:
-    """What some lines change: the last valid line of each pair, and the lines that are invalid after it.
+    """What some lines change: the last valid line of each pair, and the invalid lines after it.
 
     `books` has the book of each pair, None for a pair that is retracted. `unfinished` has the pair of the last line, if
-    that is not whole yet. `is_whole`: whether the lines begin a file or a stream, so that other pairs are not in it.
-    `is_end`: whether no more lines follow. `freshness` is that of the last commit line, None if there is none.
+    that line is not whole yet. `is_whole`: whether the lines begin a file or a stream, so that pairs without a line are
+    not in it. `is_end`: whether no more lines follow. `freshness` comes from the last commit line, None if there is
+    none.
     """
 
     books: dict[Pair, OrderBook | None] = field(factory=dict)
@@ -155,7 +156,7 @@ class _Commits:
 
 @final
 class BookLines(LineSource):
-    """Lines of order books: `changes` is what they say, and `versions` is the content that follows from that.
+    """Lines of order books: `changes` yields what the lines change, and `versions` the content after each change.
 
     `uncommitted` is the number of pairs whose lines wait for a commit line.
     """

@@ -32,9 +32,9 @@ MAX_TIMES: Final = 64
 
 
 class _Either(Event):
-    """An event that is set once that of a feed or that of its caller is set.
+    """An event that is set once the event of a feed or the event of its caller is set.
 
-    It waits for the event of the caller, so it notices at the end of a wait that the feed was closed.
+    A wait returns when the event of the caller is set. That the feed was closed is noticed at the end of the wait.
     """
 
     def __init__(self, feed: Event, caller: Event) -> None:
@@ -62,10 +62,10 @@ class Feed:
     `source` is the name that it was opened by, without credentials. `is_stream`: whether the source can be read only
     once, by one process. `is_endless`: whether it is a stream without an end, such as a replay in a loop.
 
-    `version` is the last version, None before the first one. It is replaced atomically. `problem` is why it is not
-    known to be the content of the source, None while the source is healthy. `is_unknown` is whether only the publisher
-    can end the problem: nothing was published, or a stream has ended. `retries` is how often the source was read again
-    after an error.
+    `version` is the last version, None before the first one. It is replaced atomically. `problem` is the reason why
+    `version` may differ from the content of the source, None while the source is healthy. `is_unknown` is whether only
+    the publisher can end the problem: nothing was published, or a stream has ended. `retries` is how often the source
+    was read again after an error.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Feed:
 
     @property
     def rejected(self) -> int:
-        """The number of records rejected so far. The first 20 of each minute are logged, and the number of the others.
+        """The number of records rejected so far. The first 20 per minute are logged, and then the number of the others.
 
         A record that is invalid now is also in `version.invalid`.
         """
@@ -110,7 +110,7 @@ class Feed:
 
     @property
     def current_rejections(self) -> int:
-        """The number of pairs of which a record is invalid now; the records whose pair cannot be read count as one."""
+        """The number of pairs with an invalid record now; all records whose pair cannot be read count as one pair."""
         return 0 if self.version is None else len(self.version.invalid)
 
     @property
@@ -131,7 +131,7 @@ class Feed:
 
     @property
     def skipped(self) -> Mapping[str, str]:
-        """Why outputs of the ledger are no orders now, by their ids. They are no records."""
+        """The reasons why outputs of the ledger are no orders now, by the ids of the outputs. They are not rejected."""
         return {} if self.version is None else self.version.skipped
 
     @property

@@ -97,8 +97,8 @@ class Phase(Enum):
 class _Pending:
     """The net effect of events that no block has committed yet.
 
-    `orders` has None for an order that is removed. `pairs` has those of all placed orders: they are tracked, even if
-    the orders are removed again.
+    `orders` has None for an order that is removed. `pairs` has the pairs of all placed orders: they are tracked, even
+    if the orders are removed again.
     """
 
     orders: dict[str, Order | None] = field(factory=dict)
@@ -301,9 +301,9 @@ def _wrong_keys(kind: str, keys: frozenset[str], values: _Values) -> InvalidOrde
 
 
 def _offered(values: _Values) -> tuple[Order | None, str | None]:
-    """Return an order, None if its assets are not a pair, and why it has no liquidity, None if it has.
+    """Return the order of a `place`, and the reason why it has no liquidity, None if it has some.
 
-    Raises `MarketIndexError` if a value is malformed.
+    The order is None if its assets are not a pair. Raises `MarketIndexError` if a value is malformed.
     """
     side, amount, price = _side(values), _amount(values["amount"]), _text(values, "price")
     assets = _text(values, "base"), _text(values, "quote")
@@ -321,7 +321,10 @@ def _offered(values: _Values) -> tuple[Order | None, str | None]:
 
 
 def _order(key: str, pair: Pair, side: Side, amount: int, price: str) -> tuple[Order | None, str | None]:
-    """Return an order, or None and why its price is out of range. Raises `InvalidPrice` for a malformed one."""
+    """Return an order and None; or None and the reason, if its price is out of range.
+
+    Raises `InvalidPrice` for a malformed price.
+    """
     try:
         offered = pair.base if side is Side.ASK else pair.quote
         return Order.from_offer(pair, offered=offered, amount=amount, price=price), None

@@ -48,7 +48,7 @@ LOOP_SECONDS: Final = 1.0
 class RecordedChange:
     """A change of a recording: its lines, its freshness and the time of its recording.
 
-    The lines of the first one are the whole content. `end` is the number of bytes of the file up to its end.
+    The lines of the first change are the whole content. `end` is where the change ends in the file, in bytes.
     """
 
     lines: Change
@@ -60,8 +60,8 @@ class RecordedChange:
 def recorded(file: BufferedIOBase | FileIO) -> Iterator[RecordedChange]:
     """Yield the changes of an open recording.
 
-    Raises `OSError`, and `FeedError` at a line that is not valid, because what follows would have prices that are no
-    longer valid, and if there is no change.
+    Raises `OSError`, and `FeedError` if there is no change, or at an invalid line: the changes after it would contain
+    the old price of its pair.
     """
     cutter, lines = LineCutter(), Change(is_whole=True)
     while chunk := file.read(CHUNK_BYTES):
@@ -124,8 +124,8 @@ def replay(recording: str | os.PathLike[str]) -> Iterator[tuple[datetime, Market
     [(4, <MarketIndex: 1 pairs>, 'slot 7')]
 
     Raises:
-        FeedError: The file cannot be read, is not a recording, or contains a line that is rejected. A backtest must not
-            skip a line: the indexes after it would have a price that is no longer valid.
+        FeedError: The file cannot be read, is not a recording, or contains an invalid line. A backtest must not skip a
+            line: the indexes after it would contain the old price of its pair.
     """
     source = Replay(recording)
     try:
@@ -146,9 +146,9 @@ def path_of(recording: str | os.PathLike[str]) -> Path:
 class Replay(Source):
     """A recording whose changes follow each other after the time between their recordings, divided by the speed.
 
-    They are published now. A difference below 0, of a clock that was set, counts as 0. Times are added up from the
-    first change, so a change that is delivered late does not delay the others. In a loop, the first change of a round
-    is the whole content.
+    The time of publication is now. If the clock of the recorder was set back between two changes, the second one
+    follows without delay. Times are added up from the first change, so a change that is delivered late does not delay
+    the others. In a loop, the first change of a round is the whole content.
     """
 
     is_stream = True

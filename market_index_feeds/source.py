@@ -1,16 +1,16 @@
 """What all media have in common: a `Source` yields whole versions of its content, each derived from the last one.
 
-Nothing tracks what a version lacks. These rules decide what a version contains:
+These rules decide what a version contains:
 
-- It has exactly the pairs of the content, so a pair that the content lacks is not in it.
+- It has exactly the pairs of the content. A pair that the content lacks is retracted.
 - An invalid record is rejected, counted and logged, once as long as it stays invalid. Its pair keeps the last valid
-  book that this source has read. An invalid record whose pair cannot be read may be of any pair, so a pair that the
-  content lacks stays until there is none.
+  book that this source has read. An invalid record whose pair cannot be read may be of any pair, so no pair is
+  retracted while there is such a record.
 - While a record is invalid, the as_of is not known.
-- A book that is equal to the one before is the same object, and content that is equal is the same version.
-- If a pair has a book and is retracted, it has the book.
-- Content without a book and without a retraction is no version: nothing was published (decision 31). The next version
-  follows the last one.
+- If a book or the whole content is equal to the one before, it is the same object.
+- If a pair is retracted and has a book, it gets the book.
+- Content without a book and without a retraction is no version, because nothing was published (decision 31). A later
+  version is derived from the last one.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ An exception that it raises ends the loading.
 
 @frozen
 class Position:
-    """Where a store is: a number that increases with each change, and the `run` of changes that it counts.
+    """The position of a store: a number that increases with each change, and the `run` of these changes.
 
-    The numbers of different runs, as of a store and of its restored copy, do not compare.
+    Compare only numbers of the same run: a store and its restored copy have different runs.
     """
 
     run: str
@@ -64,10 +64,10 @@ class Position:
 class Version:
     """What a source contains at one moment. Compared by identity.
 
-    `index` has the valid books, with their freshness. `invalid` has the pairs of the invalid records, and None if there
-    is one whose pair cannot be read. `position` is None if the medium is not a store. `orders` are those behind the
-    index, None if the medium does not have them. If they come from the ledger, `venue_orders` has each of them with its
-    venue, and `skipped` says why outputs, by id, are no order.
+    `index` has the valid books, with their freshness. `invalid` has the pairs of the invalid records, and None for a
+    record whose pair cannot be read. `position` is None if the medium is not a store. `orders` are the orders behind
+    the index, None if the medium has only books. If they come from the ledger, `venue_orders` has each order with its
+    venue, and `skipped` has the reason why an output is no order, by the id of the output.
     """
 
     index: MarketIndex
@@ -122,7 +122,7 @@ class Source(ABC):
     <MarketIndex: 1 pairs>
 
     `name` is its name in messages, without credentials. `last` is the last version; it is kept when the source fails,
-    and the next version is derived from it. `content` is what was read last: `last`, or an empty index if that is no
+    and the next version is derived from it. `content` is what was read last: `last`, or an empty index if it is no
     version. `rejected` is the number of records that were rejected so far.
     """
 
@@ -155,9 +155,9 @@ class Source(ABC):
         it returns before, the source has ended for good. Closing the generator releases what it has open. `progress` is
         called while the first version is read.
 
-        A `NoVersion` is for what only the publisher can end. For what may end by itself, it raises `FeedError` or
-        `OSError`: the text of the error completes the message "market.db cannot be read: ...". The feed calls
-        `versions` again after a backoff.
+        If only the publisher can end a problem, yield a `NoVersion`. If the problem may end by itself, raise
+        `FeedError` or `OSError`: the text of the error completes the message "market.db cannot be read: ...". Then the
+        feed calls `versions` again after a backoff.
         """
 
     def read_order_book(self, pair: Pair) -> Version | None:
@@ -214,7 +214,7 @@ class Source(ABC):
             invalid: The pairs of all records that are invalid now, None for one whose pair cannot be read.
             is_whole: Whether `books` is the whole content: the other pairs of `last` are removed, but not those of
                 invalid records, and none as long as the pair of an invalid record cannot be read.
-            freshness: That of the whole content.
+            freshness: The freshness of the whole content.
             position: The position of the store.
         """
         before = MarketIndex() if self.last is None else self.last.index

@@ -79,7 +79,7 @@ class Kind:
         repeatable: The options that may be given more than once.
         extra: The extra that must be installed.
         takes_headers: Whether it sends requests of HTTP, with the headers of the caller.
-        takes_exchanges: Whether it reads the outputs of exchanges, and of those of the caller.
+        takes_exchanges: Whether it reads exchanges of the ledger, and accepts further ones of the caller.
     """
 
     noun: str
@@ -130,7 +130,7 @@ class Kind:
                 raise
             raise error(
                 f"{self.shown(name)} cannot be opened: the extra {self.extra} must be installed "
-                f"(pip install 'market-index[{self.extra}]')"
+                f"(pip install '.[{self.extra}]')"
             ) from None
 
 
@@ -164,12 +164,15 @@ def open_feed(
     the extra `follow`), or the orders of the ledger in a running Kupo (`kupo:http://127.0.0.1:1442`, with the extra
     `ledger`).
 
-    Options follow the last `?` of a name, with `&` between them. `orders:events.ndjson?history=100`: a rollback may go
-    back 100 blocks before the last one (by default 2,160). `replay:recording.ndjson?speed=10&loop`: ten times as fast
-    as it was recorded, and again after its end. If the path itself contains `?`, add another one: `replay:odd?name?`.
-    `sample:` is a recording in this package, replayed in a loop. `kupo:http://127.0.0.1:1442?pair=BASE/QUOTE&only`: a
-    pair that is always listed, with this base (it may be repeated), and no other pair. `hours=48`: an execution is a
-    spot price for 48 hours, instead of 24.
+    Options follow the last `?` of a name, with `&` between them. If the path itself contains `?`, add another one at
+    its end: `replay:odd?name?`.
+
+    - `orders:events.ndjson?history=100`: a rollback may go back 100 blocks before the last one (by default 2,160).
+    - `replay:recording.ndjson?speed=10&loop`: ten times as fast as it was recorded, and again after its end.
+    - `kupo:http://127.0.0.1:1442?pair=BASE/QUOTE&only`: this pair is always listed, with this base, and no other pair
+      is listed. `pair` may be repeated. With `hours=48`, an execution is a spot price for 48 hours instead of 24.
+
+    `sample:` is a recording in this package, replayed in a loop.
 
     >>> open_feed("nowhere/books.ndjson")
     Traceback (most recent call last):

@@ -4,13 +4,13 @@ To add an exchange, write three things and put an `Exchange` of them into a list
 
 1. A layout, as in `datum.py`. State the type of every field, also of those that you do not need: the contract, and so
    the exchange, rejects a datum with another one.
-2. A function that returns the offers of an output. It raises `Skipped` with a fixed reason if the output is not valid:
-   which token proves that it is? Whether the output holds what it offers,
-   at a price that exists, is checked for all exchanges.
+2. A function that returns the offers of an output. It raises `Skipped` with a fixed reason if the output is not valid,
+   for example because it does not hold the token that proves a valid order. That the output holds what it offers, at a
+   price that exists, is checked for all exchanges.
 3. If the ledger proves at what price an output was filled: a function that returns the `Fill`. A limit is no price.
 
-Everybody can pay an output with any datum to a script, copy a beacon, and offer more than the output holds. So an order
-is identified by its output, and a field proves something only if the contract of the exchange enforces it.
+Anyone can pay an output with any datum to a script, copy a beacon, and offer more than the output holds. So an order is
+identified by its output, and a field proves something only if the contract of the exchange enforces it.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _rise(asset: AssetId, before: Output, after: Output) -> int:
 
 
 def _only(candidates: Iterable[Candidate]) -> Candidate | None:
-    """Return the only candidate, None if there is none, or more than one, of which all but one are decoys."""
+    """Return the only candidate; None if there is none, or if there are several, because all but one are decoys."""
     found = list(candidates)
     return found[0] if len(found) == 1 else None
 
@@ -168,7 +168,11 @@ SPLASH_RESERVE: Final = 1_500_000
 
 
 def splash(datum: Datum, output: Output) -> Iterable[Offer]:
-    """Require the lovelace that pay all steps of the execution, as the executor of Splash does."""
+    """Require the lovelace that pay all steps of the execution, as the executor of Splash does.
+
+    An executor matches orders, so a taker places an order, too. The fee of the datum shrinks with each fill. Both the
+    fee and the cost of each step are lovelace of the order's own output, besides what it offers and the deposit.
+    """
     fee = f"{datum['fee']} lovelace to the executor, and {datum['step cost']} for each step"
     offer = _offer(datum, fee=fee)
     asks, per_offered = offer.price
@@ -207,7 +211,10 @@ SHADOWBOOK: Final = CBORTag(
 
 
 def shadowbook(datum: Datum, _: Output) -> Iterable[Offer]:
-    """Require a limit order, whose beacon begins with 0. A numerator of 1 accepts any price."""
+    """Require a limit order, whose beacon begins with 0. A numerator of 1 accepts any price.
+
+    Its executor matches orders, as that of Splash. A limit order carries the lovelace of 3 steps, a market order of 1.
+    """
     if datum["beacon"][0] != 0 or datum["price"]["numerator"] == 1:
         raise Skipped("market order")
     yield _offer(datum, fee=f"{datum['step fee']} lovelace for each step")
@@ -224,7 +231,12 @@ GENIUSYIELD: Final = CBORTag(
 
 
 def geniusyield(policy: str, datum: Datum, output: Output) -> Iterable[Offer]:
-    """Require the NFT, which is minted for valid orders only."""
+    """Require the NFT, which is minted for valid orders only.
+
+    The payment of a fill is the amount times the price, rounded up once. The taker fee is flat: if a transaction fills
+    several orders, only the largest of their fees is due. The service of GeniusYield adds a percentage of the asked
+    asset, which the contract does not require.
+    """
     nft = AssetId(bytes.fromhex(policy), datum["NFT"])
     if output.holds.get(nft) != 1 or datum["amount"] > datum["original amount"]:
         raise Skipped("no valid NFT")
@@ -275,7 +287,10 @@ def saturnswap(rate: int, datum: Datum, _: Output) -> Iterable[Offer]:
 
 
 def saturnswap_fill(spent: Candidate, spend: Spend, created: Sequence[Candidate]) -> Fill | None:
-    """Return a fill whose payment, the first field of its redeemer, is that of the datums. Others are lower bounds."""
+    """Return a fill that pays exactly what the datums say. The payment is the first field of the redeemer.
+
+    Other payments are lower bounds, so they prove no price.
+    """
     redeemer = constructor_of(spend.redeemer)
     if redeemer is None or redeemer[0] != 0 or not redeemer[1] or type(redeemer[1][0]) is not int:
         return None

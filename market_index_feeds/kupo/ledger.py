@@ -1,9 +1,9 @@
 """The orders, pairs and spot prices that outputs of the ledger prove: a function of the outputs, and of the clock.
 
 Theory of operation
-    An output never changes: it is decoded once, when it is first seen. Only whether it is spent changes. `Outputs` has
-    the unspent outputs, and those that were spent within the window. So what it yields is the same in every process
-    that read the same point of the chain, whenever it was started.
+    An output never changes, so it is decoded once, when it is first seen. It only becomes spent. `Outputs` has the
+    unspent outputs, and those that were spent within the window. So all processes that read the same point of the chain
+    show the same, whenever they were started.
 
     A pair is listed while it has, or had in the window, an order that could be filled. Its spot price is that of the
     last execution in the window that the ledger proves (decision 32).
@@ -37,7 +37,7 @@ LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 
 @frozen
 class Entry:
-    """An output, its orders by id, why others were skipped, and its last execution."""
+    """An output, its orders by id, the reasons why its other offers were skipped, and its last execution."""
 
     exchange: Exchange | None
     output: Output
@@ -50,7 +50,7 @@ class Entry:
 
 @define
 class State:
-    """What is shown at one moment: orders by id, spots of the listed pairs, and why orders and outputs are skipped."""
+    """What is shown at one moment: orders by id, spots of the listed pairs, and the reason of each skipped output."""
 
     orders: dict[str, VenueOrder] = field(factory=dict)
     spots: dict[Pair, Decimal | None] = field(factory=dict)
@@ -91,7 +91,7 @@ class Outputs:
         return max(slot - self._window_slots, 0)
 
     def read(self, matches: Iterable[Match], slot: int, *, is_whole: bool) -> None:
-        """Take the outputs at the block of a slot: all of them, or those that were created or spent since the last one.
+        """Take the outputs at the block of a slot: all of them, or only what was created or spent since the last block.
 
         Raises:
             ValueError, KeyError, TypeError, AttributeError: A match is not one of Kupo. Nothing has changed.

@@ -1,15 +1,17 @@
 """The source that follows the orders of the ledger, through a running Kupo or the mini-Kupo of Dolos.
 
 Theory of operation
-    A version is a block, or a start or an expiry of an order by the clock. `/health` announces a block: its slot and
-    its hash. Then the outputs of all exchanges are read. They count if Kupo names the same block before, with, and
-    after them, and has stored it: it announces a block a moment before.
+    There is a version for each block, and for each start or expiry of an order by the clock. `/health` announces a
+    block: its slot and its hash. Then the outputs of all exchanges are read. They are used only if Kupo names the same
+    block before, with, and after them. Kupo announces a block a moment before it has stored it, so it is also asked
+    whether the block is stored.
 
-    The first time, all outputs are read: the unspent ones, and those that were spent within the window. Then only those
-    that were created or spent since the last block, whose hash the request names: Kupo answers 400 when a rollback has
-    removed that block, and all are read again. A Dolos knows no spent outputs, so all are read each time.
+    The first time, all outputs are read: the unspent ones, and those that were spent within the window. Then only the
+    outputs are read that were created or spent since the last block. The request names the hash of that block: if a
+    rollback has removed it, Kupo answers 400, and all outputs are read again. A Dolos knows no spent outputs, so all
+    are read each time.
 
-    Kupo sends status 200 before it runs a query, so a body that is cut is a failure, and never a market without orders.
+    Kupo sends status 200 before it runs a query. So a body that is cut is a failure, never a market without orders.
 """
 
 from __future__ import annotations

@@ -388,7 +388,7 @@ class TestOpening:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, "nats", None)
         for work, kind in ((open_feed, FeedError), (open_store, StoreError)):
-            with pytest.raises(kind, match=r"the extra nats must be installed \(pip install 'market-index\[nats\]'\)"):
+            with pytest.raises(kind, match=r"the extra nats must be installed \(pip install '\.\[nats\]'\)"):
                 work("nats://me:s3cret@127.0.0.1/books")
 
     def test_inside_a_running_event_loop(self, bucket: str):
