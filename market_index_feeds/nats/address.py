@@ -7,13 +7,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from attrs import field, frozen
 
 from market_index.errors import safe_repr
 from market_index_feeds.names import shown_name
 
+_URL: Final = re.compile(r"([^:/?#]+)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(#.*)?", re.DOTALL).fullmatch
+"""Matches a URL (RFC 3986, appendix B). `urlsplit` of Python 3.14 rejects a list of hosts with an IPv6 address."""
 _BUCKET: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII).fullmatch
 _PORT: Final = 4222
 
@@ -50,18 +52,18 @@ class Address:
 
         Raises `ValueError`, which shows no credentials.
         """
-        parts = _split(url)
-        scheme, hosts = parts.scheme.lower(), parts.netloc.split(",")
+        scheme, netloc, path, query = _split(url)
+        hosts = netloc.split(",")
         # If every server has credentials, those of the first count.
         userinfo = hosts[0].rpartition("@")[0]
-        options = _options(parts.query)
+        options = _options(query)
         user, password, token = _credentials(userinfo, environment)
         # Credentials in the URL replace those of the environment.
         creds = options.get("creds") or (None if userinfo else environment.get("NATS_CREDS"))
         return cls(
             shown=shown_name(url),
             servers=tuple(f"{scheme}://{_server(host.rpartition('@')[2])}" for host in hosts),
-            bucket=_bucket(parts.path.removeprefix("/")),
+            bucket=_bucket(path.removeprefix("/")),
             is_secure=scheme == "tls",
             user=user,
             password=password,
@@ -75,18 +77,18 @@ class Address:
         )
 
 
-def _split(url: str) -> SplitResult:
-    """Return the parts of a URL. Raises `ValueError` if they are ambiguous, or if there is a fragment."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise ValueError("must be a URL such as nats://127.0.0.1:4222/books") from None
-    if "@" in f"{parts.path}{parts.query}{parts.fragment}":
+def _split(url: str) -> tuple[str, str, str, str]:
+    """Return scheme, hosts, path and query. Raises `ValueError` if they are ambiguous, or if there is a fragment."""
+    parts = _URL(url)
+    if parts is None:
+        raise ValueError("must be a URL such as nats://127.0.0.1:4222/books")
+    scheme, hosts, path, query, fragment = parts.groups("")
+    if "@" in f"{path}{query}{fragment}":
         # Otherwise a part of a password would be parsed as something else, and shown.
         raise ValueError("credentials must contain / ? # @ as %2F %3F %23 %40, and so must everything after them")
-    if parts.fragment:
-        raise ValueError(f"the URL must not have a fragment: {_shown('#' + parts.fragment)}")
-    return parts
+    if fragment:
+        raise ValueError(f"the URL must not have a fragment: {_shown(fragment)}")
+    return scheme.lower(), hosts, path, query
 
 
 def _bucket(name: str) -> str:
