@@ -2,7 +2,9 @@
 
 Run by `make wheel`. `make release` runs it with a folder for the files of a release: the sdist, and the wheel built
 from it. Their contents and metadata are checked, the wheel is used with the oldest and the newest Python that are
-installed, and the sdist runs its own tests. Exits with an error at the first unexpected result.
+installed, the image of the Containerfile is built where podman or docker is installed, and the sdist runs its own
+tests. At the end it lists the files in which the address of the repository is still missing. Exits with an error at
+the first unexpected result.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ BOOK = json.loads(SAMPLE.read_text().splitlines()[0])
 PAIR = (BOOK["base"], BOOK["quote"])
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGES = ("market_index", "market_index_cli", "market_index_feeds", "market_index_http")
+PLACEHOLDER = "https://" + "REPOSITORY"  # of the address of the repository: docs/contributing.md
 WEB_STACK = {"httptools", "starlette", "uvicorn", "uvloop"}  # httpx, of a feed, needs anyio and h11
 
 
@@ -77,10 +80,14 @@ def main(release: str = "") -> None:
         for version, python in pythons().items():
             print(f"--  Python {version}: {python}")
             use(wheel, there / version, python)
+        build_image()
         run_tests(sdist, there / "extracted")
         Path(release).mkdir(exist_ok=True)
         for file in (sdist, wheel):
             print(shutil.copy(file, release))
+    missing = call("git", "-C", ROOT, "grep", "-l", PLACEHOLDER, check=False).stdout.split()
+    if missing:
+        print(f"--  before you publish, replace {PLACEHOLDER} in {', '.join(missing)}")
 
 
 def use(wheel: Path, there: Path, python: str) -> None:
@@ -140,6 +147,16 @@ def check_sdist(sdist: Path) -> None:
 def tracked(*folders: str) -> set[str]:
     """Return the names of the files of the repository in some folders, or in all."""
     return set(call("git", "-C", ROOT, "ls-files", *folders).stdout.splitlines())
+
+
+def build_image() -> None:
+    """Build the image of the Containerfile, whose last step runs the command in it, as the user of the image."""
+    engine = shutil.which("podman") or shutil.which("docker")
+    if engine is None:
+        print("--  no image was built: neither podman nor docker is installed")
+        return
+    call(engine, "build", "-f", ROOT / "docs" / "deploy" / "Containerfile", "-t", f"market-index:{__version__}", ROOT)
+    print("ok  the image of the Containerfile is built, and its command runs")
 
 
 def run_tests(sdist: Path, there: Path) -> None:
