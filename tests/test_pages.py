@@ -180,19 +180,21 @@ def test_every_command_on_a_page_has_the_output_shown(
             for shortened, whole in ELLIPSES.items():
                 command = command.replace(shortened, whole)
             assert "…" not in command, "the whole text must be in ELLIPSES"
-            if "nats://" in command:
-                command = command.replace("nats://127.0.0.1:4222/books", request.getfixturevalue("bucket"))
+            bucket = request.getfixturevalue("bucket") if "nats://127.0.0.1:4222/books" in command else ""
+            if bucket:
+                command = command.replace("nats://127.0.0.1:4222/books", bucket)
             if "kupo:" in command:
                 command = command.replace("http://127.0.0.1:1442", request.getfixturevalue("kupo_url"))
+            command = command.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
             if IS_SERVICE.match(command):
                 log, own_port = stack.enter_context(running_service(command, tmp_path, environment))
                 port = own_port or port
                 output = log.replace(f":{port}", ":8000")
             else:
-                command = command.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
                 run = partial(output_of, command, tmp_path, environment)
                 is_repeated = command.startswith("curl ") and step.shown
                 output = output_once_shown(step, run) if is_repeated else run()
+            output = output.replace(bucket, "nats://127.0.0.1:4222/books") if bucket else output
             if step.shown and not is_shown(step.shown, output):
                 assert output == step.shown
 
