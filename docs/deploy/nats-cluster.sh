@@ -4,7 +4,7 @@
 #   n1.conf n2.conf n3.conf       a configuration for each machine: nats-server -c n1.conf
 #   publisher.env reader.env      NATS_USER and NATS_PASSWORD of a publisher and of a reader of the bucket `books`
 #
-# HOST is the name or address of a machine, by which the others and the clients reach it. The hosts 127.0.0.1, 127.0.0.2
+# HOST is the name or IPv4 address of a machine, by which the others and the clients reach it. The hosts 127.0.0.1, 127.0.0.2
 # and 127.0.0.3 try the cluster on one machine with Linux. Two variables may be set:
 #
 #   STORE   the folder of the stored books on each machine (default: /var/lib/nats)
