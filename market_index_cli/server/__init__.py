@@ -1,1 +1,1 @@
-"""The server of `market-index serve`: uvicorn with limits, worker processes, CORS and allowed hosts."""
+"""The server of `market-index serve`: uvicorn with limits, worker processes, metrics and CORS."""

@@ -6,7 +6,7 @@ Theory of operation
     number of eight bytes.
 
     The counts of requests outlive their process: the next process of the row adds to them. So they never decrease,
-    also if a process is killed. The gauges of a row are cleared when its process ends, and when its next one starts.
+    even if a process is killed. The gauges of a row are cleared when its process ends, and when the next one starts.
 
     Threads of one process do not lose increments: CPython switches threads only at calls and jumps, and there is none
     between reading a cell and writing it.
@@ -23,7 +23,7 @@ from typing import Any, Final, final
 from market_index_http.operating.metrics import GAUGES as APP_GAUGES
 
 OTHER: Final = "other"
-"""The label of all other paths, and of all other statuses."""
+"""The label of each path and each status that has no label of its own."""
 
 ENDPOINTS: Final = (
     "/trading-view/pair-list", "/trading-view/order-book", "/stream",

@@ -192,11 +192,16 @@ def _head(status: int, fields: list[tuple[bytes, bytes]]) -> bytes:
 
 
 class Server(uvicorn.Server):
-    """Serves one app, and asks its method `cached_response` first, if it has one; not with `access_log`.
+    """Serves one app. If the app has a method `cached_response`, that is called first, except with `access_log`.
 
-    It believes the `X-Forwarded-For` of the addresses `proxies`; `*` is any. It calls `count` with an empty path and
-    the status of each error that the app does not send, `on_second` about once per second, in a thread, with the number
-    of open connections, and `on_shutdown` before its shutdown waits for responses.
+    Args:
+        app: The app.
+        access_log: Whether each response is logged.
+        proxies: The addresses whose `X-Forwarded-For` is trusted; `*` is any address.
+        max_connections: The limit of open connections; None: `connections_allowed()`.
+        count: Called with an empty path and the status of each error that the app does not send.
+        on_second: Called about once per second, in a thread, with the number of open connections.
+        on_shutdown: Called before the shutdown waits for responses.
     """
 
     def __init__(

@@ -14,8 +14,8 @@ _FIRST_PASSED: Final = 3
 def bind(host: str, port: int, path: Path | None = None) -> socket.socket:
     """Return a socket that is bound to the path, or else to the address.
 
-    It does not listen: connections fail until the app is served. A socket at the path is replaced: it stays when its
-    server ends.
+    It does not listen: connections fail until the app is served. A server leaves its socket at the path when it ends,
+    so a socket that is there is replaced.
 
     Raises:
         OSError: it cannot be bound.
@@ -44,8 +44,8 @@ def bind(host: str, port: int, path: Path | None = None) -> socket.socket:
 def passed_socket() -> socket.socket | None:
     """Return the socket that systemd, or a program with its protocol, passes to this process; None if there is none.
 
-    uvicorn's own option for it is not used: it takes every socket for a Unix socket. So the server would not send small
-    responses immediately (`TCP_NODELAY`), and would know no address of a client.
+    uvicorn's own option for it is not used, because it treats every socket as a Unix socket: small responses would be
+    delayed (no `TCP_NODELAY`), and the addresses of clients would be unknown.
 
     Raises:
         OSError: what was passed is not a socket.

@@ -35,17 +35,17 @@ class WorkerMetrics(Collector):
         self._counters.set_gauge(PROCESS_ID, os.getpid())
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics. Those of this process are up to date, those of others as of their last `observe`."""
+        """Yield all metrics. The gauges of this process are current, those of others are from their last `observe`."""
         self.observe()
         workers = {str(row): gauges for row, gauges in enumerate(self._counters.gauges())}
         yield from families("worker", workers, GAUGES)
-        # Those of all workers are equal: they are a function of the ledger.
+        # All workers count the same outputs: the numbers are a function of the ledger.
         yield skipped_family({(): self._health})
         responses = responses_family()
         for path, status, number in self._counters.requests():
             responses.add_metric([path, str(status)], number)
         yield responses
-        # Those of prometheus-client's `ProcessCollector`, on Linux. A process that has ended has none.
+        # `ProcessCollector` of prometheus-client yields metrics on Linux only, and none of a process that has ended.
         processes: dict[str, Metric] = {}
         for worker, gauges in workers.items():
             if PROCESS_ID in gauges:

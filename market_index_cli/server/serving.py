@@ -161,9 +161,9 @@ def _serve(
 
 
 class _Cors(CORSMiddleware):
-    """The middleware of Starlette, but preflight requests are counted, and a refused one has the error body.
+    """Starlette's middleware, except that preflight requests are counted, and a rejected one has the error body.
 
-    It is around the app, so that the response to an unexpected error has its fields, too.
+    It wraps the whole app, so that the response to an unexpected error has the fields of CORS, too.
     """
 
     def __init__(self, app: ASGIApp, count: Callable[[str, int], object], **options: Any) -> None:

@@ -185,7 +185,7 @@ USERS = """
             subscribe: ["_INBOX.>", "market-index.books"] } }
     ] }
 """
-"""A publisher, and a reader with the permissions that docs/scaling.md recommends."""
+"""A publisher, and a reader with the permissions of docs/deploy/nats-cluster.sh."""
 
 
 CREDS = """
