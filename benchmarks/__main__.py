@@ -60,11 +60,11 @@ A quick run has fewer rounds and smaller data. [Performance](../docs/performance
 LARGE_BLOCK_BYTES: Final = 31 * 2**20
 
 
-def section(part: str, rows: list[Row], *, quick: bool) -> str:
-    """Return the section of a part in the file."""
+def section(part: str, rows: list[Row], load: float, *, quick: bool) -> str:
+    """Return the section of a part in the file. `load` is that of other programs: the load average before the run."""
     description = (import_module(f"benchmarks.{part}").__doc__ or "").strip()
-    run = "quick run" if quick else "whole run"
-    circumstances = f"{datetime.now(UTC):%Y-%m-%d}, {run}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    run = f"{'quick' if quick else 'whole'} run on {os.cpu_count()} cores (load before it: {load:.1f})"
+    circumstances = f"{datetime.now(UTC):%Y-%m-%d}, {run}, Python {platform.python_version()}"
     versions = [f"SQLite {sqlite3.sqlite_version}", *(f"{name} {version(name)}" for name in PACKAGES.split())]
     return f"## {part}\n\n{description}\n\n{circumstances}; {', '.join(versions)}.\n\n{table(rows)}\n"
 
@@ -117,7 +117,7 @@ def main() -> int:
     if asked.group:
         measure_here(*asked.group, quick=asked.quick)
         return 0
-    failed = []
+    failed, load = [], os.getloadavg()[0]
     for part in asked.only:
         rows: list[Row] = []
         failed_here = []
@@ -126,7 +126,7 @@ def main() -> int:
             rows += found
             failed_here += [f"{part}.{group}"] if has_failed else []
         if not failed_here:
-            save(part, section(part, rows, quick=asked.quick))
+            save(part, section(part, rows, load, quick=asked.quick))
         failed += failed_here
     print(f"failed: {', '.join(failed)}" if failed else f"the rows are in {RESULTS.relative_to(ROOT)}")
     return 1 if failed else 0
