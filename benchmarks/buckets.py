@@ -20,7 +20,7 @@ import nats
 
 from benchmarks.books import books, renamed
 from benchmarks.measure import ROOT, Group, Row, alone, compared
-from market_index import OrderBook, wire
+from market_index import wire
 from market_index_feeds import open_store
 from tests.nats import Server, served
 
@@ -46,6 +46,7 @@ def on_server(group: Callable[[Server], Iterator[Row]]) -> Group:
 
 def rate(server: Server, *, times: int, rounds: int) -> Iterator[Row]:
     made = books(200, 50, seed=6)
+    texts = [wire.order_book_to_json(one) for one in made]
     each: dict[str, list[float]] = {OURS: [], CLIENT: []}
     with open_store(f"{server.url}/rate") as store:
         store.publish(*made)
@@ -54,21 +55,23 @@ def rate(server: Server, *, times: int, rounds: int) -> Iterator[Row]:
             for _ in range(times // 200):
                 store.publish(*made)
             each[OURS].append(times / (time.perf_counter() - begun))
-            each[CLIENT].append(asyncio.run(bare_rate(server, times, made)))
+            each[CLIENT].append(times / asyncio.run(publish_bare(server, "barerate", texts * (times // 200), 200)))
     yield compared("books of 6 kB published, 200 a call", "/s", each, OURS, CLIENT)
 
 
-async def bare_rate(server: Server, times: int, made: list[OrderBook]) -> float:
+async def publish_bare(server: Server, bucket: str, texts: list[bytes], keys: int) -> float:
+    """Publish texts under so many keys by the bare client, and return the seconds."""
     client = await nats.connect(server.url)
     stream = client.jetstream(publish_async_max_pending=256)
-    await stream.create_key_value(bucket="barerate")
-    texts = [wire.order_book_to_json(one) for one in made]
+    await stream.create_key_value(bucket=bucket)
     begun = time.perf_counter()
-    futures = [await stream.publish_async(f"$KV.barerate.key{n % 200}", texts[n % 200]) for n in range(times)]
+    futures = [
+        await stream.publish_async(f"$KV.{bucket}.key{number % keys}", text) for number, text in enumerate(texts)
+    ]
     await asyncio.gather(*futures)
-    taken = time.perf_counter() - begun
+    seconds = time.perf_counter() - begun
     await client.close()
-    return times / taken
+    return seconds
 
 
 JOINER = """
@@ -112,7 +115,7 @@ def many_pairs(server: Server, *, count: int, rounds: int) -> Iterator[Row]:
             begun = time.perf_counter()
             store.replace(following)
             replaced.append(time.perf_counter() - begun)
-    asyncio.run(fill(server, "barejoin", some))
+    asyncio.run(publish_bare(server, "barejoin", [wire.order_book_to_json(one) for one in some], count))
     yield alone(f"replace {count:,} books of 1 kB", "s", replaced)
     seconds: dict[str, list[float]] = {OURS: [], WATCH: []}
     for _ in range(rounds):
@@ -130,13 +133,3 @@ def join(script: str, url: str, count: int) -> float:
         if int(found) == count:
             return float(seconds)
     raise RuntimeError(f"a reader did not find {count:,} pairs in {url}")
-
-
-async def fill(server: Server, bucket: str, some: list[OrderBook]) -> None:
-    client = await nats.connect(server.url)
-    stream = client.jetstream(publish_async_max_pending=256)
-    await stream.create_key_value(bucket=bucket)
-    for number, one in enumerate(some):
-        await stream.publish_async(f"$KV.{bucket}.key{number}", wire.order_book_to_json(one))
-    await stream.publish_async_completed()
-    await client.close()

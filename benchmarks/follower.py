@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +16,13 @@ from functools import partial
 from typing import Final
 
 from benchmarks.books import books
-from benchmarks.measure import ROOT, Group, Row, alone, compared, percentile
+from benchmarks.measure import Group, Row, alone, compared, percentile
+from benchmarks.processes import elsewhere, line_of
 from market_index import LiveIndex
-from market_index_cli.server.http_server import Server
-from market_index_cli.server.listeners import bind
 from market_index_feeds import open_feed
 from market_index_http import create_app
 from market_index_http.stream import Stream
+from tests.service import Restartable
 
 OURS: Final = "ours"
 POLLED: Final = "polled"
@@ -84,26 +82,16 @@ def idle(count: int, seconds: float) -> Iterator[Row]:
 @contextmanager
 def serving(kind: str, count: int, busy: int) -> Iterator[str]:
     """Serve so many pairs in another process. Yield the base URL."""
-    command = [sys.executable, "-m", "benchmarks.follower", kind, str(count), str(busy)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.terminate()
-        process.wait()
+    with elsewhere("benchmarks.follower", kind, count, busy) as process:
+        yield f"http://127.0.0.1:{line_of(process)}"
 
 
 def serve(kind: str, count: int, busy: int) -> None:
     """Serve books, print the port, and change 50 random books and so many times the busy one a second."""
     live, numbers = LiveIndex(books(count, LEVELS if count == PAIRS else 3)), random.Random(7)
     others = [pair for pair in live.current if pair != BUSY]
-    listener = bind("127.0.0.1", 0)
-    server = Server(create_app(live, routes=[] if kind == POLLED else [Stream(live).route()]))
-    threading.Thread(target=server.run, args=([listener],), daemon=True).start()
-    while not server.started:
-        time.sleep(0.01)
-    print(listener.getsockname()[1], flush=True)
+    app = create_app(live, routes=[] if kind == POLLED else [Stream(live).route()])
+    print(Restartable(app).port, flush=True)
     steps = max(1, busy // 50)
     for step in itertools.count():
         time.sleep(0.02 / steps)

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import gzip
-import http.client
 import os
 import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
 from benchmarks.measure import ROOT
+from benchmarks.processes import await_listener
+from tests.command import Running, started
 from tests.nats import spare_port
+from tests.service import Client
 
 CORES: Final = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 CONNECTIONS: Final = 32
-ROUND_SECONDS: Final = 0.1
-MAX_ROUND_SECONDS: Final = 1.0
-RESPONSES_PER_CONNECTION: Final = 3
-"""Per round. Fewer are too coarse: some servers complete the responses of all connections at the same time."""
-
-START_SECONDS: Final = 60
-MAX_INTERRUPTED: Final = 6
+ROUND_SECONDS: Final = (1, 5, 25)
 WARM_UP_REQUESTS: Final = 50
 
 Rates: TypeAlias = dict[str, dict[str, list[float]]]
@@ -36,12 +31,12 @@ Rates: TypeAlias = dict[str, dict[str, list[float]]]
 
 @frozen
 class Target:
-    """A request; `expected` is the body that is required before the measurement, None if it changes."""
+    """A request with at most one header; `expected` is the body that is required, None if it changes."""
 
     name: str
     path: str
     expected: bytes | None
-    headers: tuple[tuple[str, str], ...] = ()
+    header: str = ""
     script: Path | None = None
     connections: int = CONNECTIONS
 
@@ -55,59 +50,19 @@ class Contender:
     targets: tuple[Target, ...]
     port: int = field(factory=spare_port)
 
-    def arguments(self) -> list[str]:
-        return [one.replace("PORT", str(self.port)) for one in self.command]
-
-
-@contextmanager
-def serving(contender: Contender) -> Iterator[Server]:
-    """Run the server on the first core, and stop it until it is measured."""
-    process = subprocess.Popen(
-        [*pinned(CORES[0]), *contender.arguments()],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    server = Server(contender, process)
-    try:
-        server.wait()
-        server.send(signal.SIGSTOP)
-        yield server
-    finally:
-        server.end()
-
 
 @frozen
 class Server:
-    """A running contender, with the processes that it started."""
+    """A running contender."""
 
     contender: Contender
-    process: subprocess.Popen[bytes]
+    running: Running
 
     def send(self, number: signal.Signals) -> None:
-        os.killpg(self.process.pid, number)
-
-    def wait(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                answer(self.contender.port, Target("", "/", None))
-            except OSError:
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"{self.contender.name} does not serve") from None
-                time.sleep(0.05)
-            else:
-                return
-
-    def end(self) -> None:
-        # Also if it is stopped, and with its child processes.
-        with suppress(ProcessLookupError):
-            self.send(signal.SIGKILL)
-        self.process.wait(START_SECONDS)
+        self.running.process.send_signal(number)
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def continued(self) -> Iterator[None]:
         """Let the server run within the context; otherwise it uses no time of the core that all servers share."""
         self.send(signal.SIGCONT)
         try:
@@ -116,81 +71,61 @@ class Server:
             self.send(signal.SIGSTOP)
 
 
+@contextmanager
+def serving(contender: Contender) -> Iterator[Server]:
+    """Run the server on the first core, and stop it until it is measured."""
+    words = [word.replace("PORT", str(contender.port)) for word in contender.command]
+    with started(Path(os.devnull), *pinned(CORES[0]), *words, cwd=ROOT) as running:
+        await_listener(contender.port)
+        server = Server(contender, running)
+        server.send(signal.SIGSTOP)
+        yield server
+
+
 def pinned(core: int) -> list[str]:
     return ["taskset", "-c", str(core)] if shutil.which("taskset") else []
 
 
-@frozen
-class Answer:
-    status: int
-    encoding: str | None
-    body: bytes
-
-
-def answer(port: int, target: Target) -> Answer:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
-        connection.request("GET", target.path, headers=dict(target.headers))
-        response = connection.getresponse()
-        return Answer(response.status, response.headers["content-encoding"], response.read())
-
-
-def check(server: Server, target: Target) -> float:
-    """Compare the bytes of each response, and warm the server up. Return how many seconds a round needs."""
-    name, port = server.contender.name, server.contender.port
-    is_gzip = any(field == "Accept-Encoding" for field, _ in target.headers)
-    begun = time.monotonic()
+def check(server: Server, target: Target) -> None:
+    """Compare the bytes of each response, and warm the server up."""
+    is_gzip = "gzip" in target.header
     for _ in range(WARM_UP_REQUESTS):
-        found = answer(port, target)
-        body = gzip.decompress(found.body) if found.encoding == "gzip" else found.body
+        with closing(Client(server.contender.port)) as client:
+            found = client.request(target.path, headers=f"{target.header}\r\n" if target.header else "")
+        has_gzip = found.headers.get("content-encoding") == "gzip"
+        body = gzip.decompress(found.body) if has_gzip else found.body
         is_expected = target.expected is None or body == target.expected
-        if found.status not in {200, 304} or not is_expected or (found.encoding == "gzip") != is_gzip:
-            raise RuntimeError(f"{name} answers {target.path} with {found.status}: {body[:200]!r}")
-    each = (time.monotonic() - begun) / WARM_UP_REQUESTS
-    return min(max(ROUND_SECONDS, RESPONSES_PER_CONNECTION * target.connections * each), MAX_ROUND_SECONDS)
+        if found.status not in {200, 304} or not is_expected or has_gzip != is_gzip:
+            raise RuntimeError(f"{server.contender.name} answers {target.path} with {found.status}: {body[:200]!r}")
 
 
-def requests_per_second(server: Server, target: Target, seconds: float) -> float:
-    for _ in range(MAX_INTERRUPTED):
-        if rate := measured(server, target, seconds):
+def requests_per_second(server: Server, target: Target) -> float:
+    """Return what wrk counts in one round, on the last core; in a longer one if no response was complete."""
+    for seconds in ROUND_SECONDS:
+        command = [*pinned(CORES[-1]), "wrk", "-t1", f"-c{target.connections}", f"-d{seconds}s"]
+        command += ["-H", target.header] if target.header else []
+        command += ["-s", str(target.script)] if target.script else []
+        command.append(f"http://127.0.0.1:{server.contender.port}{target.path}")
+        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        found = re.search(r"Requests/sec: +([0-9.]+)", output)
+        if found is None or "Non-2xx or 3xx" in output or "Socket errors" in output:
+            raise RuntimeError(f"{server.contender.name}: {output}")
+        if rate := float(found[1]):
             return rate
-    raise RuntimeError(f"wrk was interrupted {MAX_INTERRUPTED} times before it had counted anything")
-
-
-def measured(server: Server, target: Target, seconds: float) -> float | None:
-    """Return what wrk counts in one round; None if it was interrupted before it counted any.
-
-    wrk takes whole seconds; SIGINT ends it earlier, and it then divides by the time that has passed. An
-    interrupt that comes before wrk handles it is lost, or ends wrk without a result.
-    """
-    command = [*pinned(CORES[-1]), "wrk", "-t1", f"-c{target.connections}", f"-d{int(seconds) + 2}s"]
-    for name, value in target.headers:
-        command += ["-H", f"{name}: {value}"]
-    if target.script:
-        command += ["-s", str(target.script)]
-    command.append(f"http://127.0.0.1:{server.contender.port}{target.path}")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        time.sleep(seconds)
-        process.send_signal(signal.SIGINT)
-        output = process.communicate(timeout=30)[0]
-    if "Non-2xx or 3xx" in output or "Socket errors" in output:
-        raise RuntimeError(f"{server.contender.name}: {output}")
-    found = re.search(r"Requests/sec: +([0-9.]+)", output)
-    return float(found[1]) or None if found else None
+    raise RuntimeError(f"{server.contender.name} completed no response to {target.path} in {ROUND_SECONDS[-1]} seconds")
 
 
 def interleaved_rates(servers: Sequence[Server], rounds: int) -> Rates:
     """Return the requests per second by target and contender, round by round."""
+    turns = [(server, target) for server in servers for target in server.contender.targets]
+    turns.sort(key=lambda turn: [target.name for target in servers[0].contender.targets].index(turn[1].name))
     rates: Rates = {}
-    turns: list[tuple[Server, Target, float]] = []
-    for name in {target.name: None for server in servers for target in server.contender.targets}:
-        for server in servers:
-            for target in server.contender.targets:
-                if target.name == name:
-                    with server.running():
-                        turns.append((server, target, check(server, target)))
+    for server, target in turns:
+        with server.continued():
+            check(server, target)
     for _ in range(rounds):
-        for server, target, seconds in turns:
-            with server.running():
-                rate = requests_per_second(server, target, seconds)
+        for server, target in turns:
+            with server.continued():
+                rate = requests_per_second(server, target)
             rates.setdefault(target.name, {}).setdefault(server.contender.name, []).append(rate)
     return rates

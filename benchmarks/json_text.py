@@ -22,18 +22,18 @@ import msgspec
 import orjson
 from attrs import frozen
 from cattrs.preconf.json import make_converter
-from pydantic import BaseModel
-from starlette.types import ASGIApp, Message
 
-from benchmarks.books import book, books
+from benchmarks.books import book, books, order_book_path
 from benchmarks.measure import Group, Prepared, Row, alone, compared, interleaved
+from benchmarks.servers.fastapi_pydantic import OrderBook as ModelBook
 from market_index import AssetId, LiveIndex, MarketIndex, OrderBook, PairInfo, wire
 from market_index.chunked import set_encoded
 from market_index_http import create_app
+from tests.asgi import scope_of
 
 LEVELS: Final = 500
 PAIR_LIST: Final = "/trading-view/pair-list"
-GZIP: Final = [(b"accept-encoding", b"gzip")]
+GZIP: Final = {"accept-encoding": "gzip"}
 
 
 def groups(*, quick: bool) -> dict[str, Group]:
@@ -58,19 +58,6 @@ class StructBook(msgspec.Struct):
     spot: Decimal | None
     bids: list[StructLevel]
     asks: list[StructLevel]
-
-
-class ModelLevel(BaseModel):
-    price: Decimal
-    accumulated_liquidity: int
-
-
-class ModelBook(BaseModel):
-    base: str
-    quote: str
-    spot: Decimal | None
-    bids: list[ModelLevel]
-    asks: list[ModelLevel]
 
 
 @frozen
@@ -168,13 +155,13 @@ def first_response(name: str, held: list[OrderBook], target: str, *, quick: bool
     def publish() -> None:
         live.publish(held[0].apply(spot=str(next(spots))))
 
-    def answer(headers: list[tuple[bytes, bytes]]) -> bytes:
+    def answer(headers: dict[str, str]) -> bytes:
         return loop.run_until_complete(response(app, target, headers))
 
-    content = answer([])
+    content = answer({})
     assert decompress(answer(GZIP)) == content
     contenders: dict[str, Callable[[], Any] | Prepared] = {
-        "plain": Prepared(publish, lambda _: answer([])),
+        "plain": Prepared(publish, lambda _: answer({})),
         "gzip": Prepared(publish, lambda _: answer(GZIP)),
         "gzip.compress, level 1": lambda: compress(content, 1),
     }
@@ -185,23 +172,12 @@ def first_response(name: str, held: list[OrderBook], target: str, *, quick: bool
     yield compared(f"{work}, gzip", "ms", seconds, "gzip", "gzip.compress, level 1", scale=1e3)
 
 
-async def response(app: ASGIApp, target: str, headers: list[tuple[bytes, bytes]]) -> bytes:
-    """Return the body that an app sends."""
-    path, _, query = target.partition("?")
-    scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "root_path": ""}
-    scope |= {"query_string": query.encode(), "headers": headers}
+async def response(app: Any, target: str, headers: dict[str, str]) -> bytes:
+    """Return the body that an app sends. It does not read that of the request."""
     parts: list[bytes] = []
 
-    async def send(message: Message) -> None:
+    async def send(message: Any) -> None:
         parts.append(message.get("body", b""))
 
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    await app(scope, receive, send)
+    await app(scope_of(target, headers=headers), None, send)
     return b"".join(parts)
-
-
-def order_book_path(one: OrderBook) -> str:
-    """Return the target of the order-book endpoint."""
-    return f"/trading-view/order-book?base={one.pair.base}&quote={one.pair.quote}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -19,70 +19,98 @@ import order_book as order_book_extension
 from sortedcontainers import SortedDict
 
 from benchmarks.books import book, price
-from benchmarks.changes import changes
 from benchmarks.measure import Group, Row, compared, interleaved
 from market_index import Order, OrderBook, Side
 
 CHANGES: Final = 200
 
 Stream: TypeAlias = list[tuple[str, int]]
-Top: TypeAlias = list[tuple[Decimal, int]]
+
+TOP, BEST = "the top 20", "the best bid"
+
+READ: Final[dict[str, tuple[Callable[[OrderBook], Any], Callable[[Any], Any]]]] = {
+    TOP: (lambda one: one.bids[:20], lambda side: side.items()[-20:]),
+    BEST: (lambda one: [one.best_bid], lambda side: [side.peekitem()]),
+}
+"""What is read after each change: from our book, and from the side of sortedcontainers."""
 
 
 def groups(*, quick: bool) -> dict[str, Group]:
-    found: dict[str, Group] = {f"apply_{levels}": partial(applying, levels, quick=quick) for levels in (50, 500, 5_000)}
-    found["best_bid"] = partial(following_the_best_bid, quick=quick)
+    cases = {f"apply_{levels}": (levels, TOP) for levels in (50, 500, 5_000)} | {"best_bid": (500, BEST)}
+    found: dict[str, Group] = {name: partial(applying, *case, quick=quick) for name, case in cases.items()}
     found["apply_100"] = partial(applying_many, quick=quick)
     found["gather"] = partial(gathering, quick=quick)
     return found
 
 
-def applying(levels: int, *, quick: bool) -> Iterator[Row]:
+def changes(one: OrderBook, count: int) -> Stream:
+    """Return changes of bids: half new amounts, a quarter removals, a quarter new prices; the depth hardly changes."""
+    numbers = random.Random(7)
+    prices = [str(level.price) for level in one.bids]
+    depth = len(prices)
+    stream: Stream = []
+    while len(stream) < count:
+        kind, at = numbers.random(), numbers.randrange(len(prices))
+        if kind < 0.5:
+            stream.append((prices[at], numbers.randrange(1, 10**12)))
+        elif kind < 0.75 and len(prices) > 0.9 * depth:
+            prices[at], prices[-1] = prices[-1], prices[at]
+            stream.append((prices.pop(), 0))
+        elif len(prices) < 1.1 * depth:
+            prices.append(price(numbers.randrange(10**5, 10**8)))
+            stream.append((prices[-1], numbers.randrange(1, 10**12)))
+    # New texts, so that nothing is cached for them.
+    return [("".join(text), amount) for text, amount in stream]
+
+
+def applying(levels: int, what: str, *, quick: bool) -> Iterator[Row]:
     one = book(random.Random(8), levels)
     stream = changes(one, CHANGES)
     start = {level.price: level.accumulated_liquidity for level in one.bids}
-    contenders = {
-        "apply, bids[:20]": partial(with_apply, one, stream),
-        "sortedcontainers": partial(with_sorted_dict, start, stream),
-        "order-book (C)": partial(with_extension, start, stream),
-    }
-    first, *others = [contender() for contender in contenders.values()]
-    assert all(first == other for other in others)
-    seconds = interleaved(contenders, quick=quick, per=len(stream))
-    work = f"one change, then the top 20, in {levels:,} levels"
-    yield compared(work, "µs", seconds, "apply, bids[:20]", "sortedcontainers", scale=1e6)
-    yield compared(work, "µs", seconds, "apply, bids[:20]", "order-book (C)", scale=1e6)
+    read, read_theirs = READ[what]
+    peers = {"sortedcontainers": partial(with_sorted_dict, start, stream, read_theirs)}
+    if what == TOP:
+        peers["order-book (C)"] = partial(with_extension, start, stream)
+    ours = partial(with_apply, one, stream, read)
+    found = sorted((level.price, level.accumulated_liquidity) for level in ours())
+    assert all(found == sorted(peer()) for peer in peers.values())
+    seconds = interleaved({"apply": ours, **peers}, quick=quick, per=len(stream))
+    for peer in peers:
+        yield compared(f"one change, then {what}, in {levels:,} levels", "µs", seconds, "apply", peer, scale=1e6)
 
 
-def following_the_best_bid(*, quick: bool) -> Iterator[Row]:
-    one = book(random.Random(8), 500)
-    stream = changes(one, CHANGES)
-    start = {level.price: level.accumulated_liquidity for level in one.bids}
+def with_apply(one: OrderBook, stream: Stream, read: Callable[[OrderBook], Any]) -> Any:
+    current, found = one, None
+    for change in stream:
+        current = current.apply(bids=(change,))
+        found = read(current)
+    return found
 
-    def with_ours() -> Any:
-        current, best = one, one.best_bid
-        for change in stream:
-            current = current.apply(bids=(change,))
-            best = current.best_bid
-        return best and (best.price, best.accumulated_liquidity)
 
-    def with_theirs() -> Any:
-        current = SortedDict(start)
-        best = None
-        for text, amount in stream:
-            at = Decimal(text)
-            if amount:
-                current[at] = amount
-            else:
-                current.pop(at, None)
-            best = current.peekitem()
-        return best
+def with_sorted_dict(start: dict[Decimal, int], stream: Stream, read: Callable[[Any], Any]) -> Any:
+    current, found = SortedDict(start), None
+    for text, amount in stream:
+        at = Decimal(text)
+        if amount:
+            current[at] = amount
+        else:
+            current.pop(at, None)
+        found = read(current)
+    return found
 
-    assert with_ours() == with_theirs()
-    seconds = interleaved({"apply": with_ours, "sortedcontainers": with_theirs}, quick=quick, per=len(stream))
-    yield compared(
-        "one change, then the best bid, in 500 levels", "µs", seconds, "apply", "sortedcontainers", scale=1e6
-    )
+
+def with_extension(start: dict[Decimal, int], stream: Stream) -> Any:
+    current, found = order_book_extension.OrderBook(), None
+    for at, amount in start.items():
+        current.bids[at] = amount
+    for text, amount in stream:
+        at = Decimal(text)
+        if amount:
+            current.bids[at] = amount
+        elif at in current.bids:
+            del current.bids[at]
+        found = [current.bids.index(number) for number in range(min(20, len(current.bids)))]
+    return found
 
 
 def applying_many(*, quick: bool) -> Iterator[Row]:
@@ -109,42 +137,6 @@ def applying_many(*, quick: bool) -> Iterator[Row]:
     contenders = {"apply": lambda: one.apply(bids=stream), "Decimal and bisect": with_bisect}
     seconds = interleaved(contenders, quick=quick)
     yield compared("100 changes in 5,000 levels", "µs", seconds, "apply", "Decimal and bisect", scale=1e6)
-
-
-def with_apply(one: OrderBook, stream: Stream) -> Top:
-    current, top = one, one.bids[:20]
-    for change in stream:
-        current = current.apply(bids=(change,))
-        top = current.bids[:20]
-    return [(level.price, level.accumulated_liquidity) for level in top]
-
-
-def with_sorted_dict(start: dict[Decimal, int], stream: Stream) -> Top:
-    current = SortedDict(start)
-    top: Top = []
-    for text, amount in stream:
-        at = Decimal(text)
-        if amount:
-            current[at] = amount
-        else:
-            current.pop(at, None)
-        top = current.items()[-20:]
-    return top[::-1]
-
-
-def with_extension(start: dict[Decimal, int], stream: Stream) -> Top:
-    current = order_book_extension.OrderBook()
-    for at, amount in start.items():
-        current.bids[at] = amount
-    top: Top = []
-    for text, amount in stream:
-        at = Decimal(text)
-        if amount:
-            current.bids[at] = amount
-        elif at in current.bids:
-            del current.bids[at]
-        top = [current.bids.index(number) for number in range(min(20, len(current.bids)))]
-    return top
 
 
 def gathering(*, quick: bool) -> Iterator[Row]:

@@ -11,12 +11,14 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from attrs import evolve
 
 from benchmarks.books import pair
 from benchmarks.measure import Group, Row, alone, compared, interleaved
@@ -60,10 +62,6 @@ def made_up_orders(count: int, seed: int = 1) -> dict[str, Order]:
     }
 
 
-def filled_by_half(order: Order) -> Order:
-    return Order(order.pair, order.side, order.price, order.amount // 2)
-
-
 def made_up_changes(orders: Mapping[str, Order], count: int, numbers: random.Random) -> Changes:
     """Return a block: 40 % placements, 40 % removals, 20 % partial fills."""
     ids = numbers.sample(list(orders), count * 3 // 5)
@@ -72,7 +70,7 @@ def made_up_changes(orders: Mapping[str, Order], count: int, numbers: random.Ran
         f"{numbers.randbytes(32).hex()}#0": made_up_order(numbers, orders[one].pair)
         for one in numbers.sample(list(orders), count - len(ids))
     }
-    fills = {one: filled_by_half(orders[one]) for one in filled}
+    fills = {one: evolve(orders[one], amount=orders[one].amount // 2) for one in filled}
     return placed | fills, removed
 
 
@@ -86,19 +84,16 @@ class Sorting:
         self.orders: dict[str, Order] = {}
         self.totals: dict[tuple[Pair, Side], dict[Decimal, int]] = {}
         self.levels: dict[tuple[Pair, Side], list[tuple[Decimal, int]]] = {}
-        self.apply((orders, []))
+        self.place(orders)
 
-    def apply(self, *blocks: tuple[Mapping[str, Order], list[str]]) -> None:
+    def place(self, placed: Mapping[str, Order]) -> None:
         touched = set()
-        for placed, removed in blocks:
-            for order_id in removed:
-                touched.add(self._add(self.orders.pop(order_id), -1))
-            for order_id, order in placed.items():
-                before = self.orders.get(order_id)
-                if before is not None:
-                    touched.add(self._add(before, -1))
-                self.orders[order_id] = order
-                touched.add(self._add(order, 1))
+        for order_id, order in placed.items():
+            before = self.orders.get(order_id)
+            if before is not None:
+                touched.add(self._add(before, -1))
+            self.orders[order_id] = order
+            touched.add(self._add(order, 1))
         for side in touched:
             self.levels[side] = sorted(self.totals[side].items(), reverse=side[1] is Side.BID)
 
@@ -131,20 +126,17 @@ def placing(count: int, *, quick: bool) -> Iterator[Row]:
     pairs = numbers.choices(list(resting.index), k=50)
     placed = [{f"{numbers.randbytes(32).hex()}#0": made_up_order(numbers, one)} for one in pairs]
 
-    def into(peer: Sorting) -> Callable[[], None]:
-        def place() -> None:
-            for one in placed:
-                peer.apply((one, []))
-
-        return place
-
     def ours() -> Any:
         current = resting
         for one in placed:
             current = current.apply(one)
         return current
 
-    contenders = {OURS: ours, SORTED: into(sorting)}
+    def theirs() -> None:
+        for one in placed:
+            sorting.place(one)
+
+    contenders = {OURS: ours, SORTED: theirs}
     seconds = interleaved(contenders, quick=quick, per=len(placed))
     assert_same(ours(), sorting)
     work = f"place one order among {count:,}"

@@ -23,7 +23,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from benchmarks.books import book, books
+from benchmarks.books import book, books, order_book_path
 from benchmarks.http_servers import CONNECTIONS, Contender, Target, interleaved_rates, serving
 from benchmarks.measure import Group, Row, compared
 from market_index import MarketIndex, OrderBook, wire
@@ -37,7 +37,6 @@ LIST_CONNECTIONS: Final = 4
 """For long responses. Some peers encode for all connections before they send the first byte."""
 
 MIXED: Final = f"19 books to one pair list of 10,000, {PUBLISHES:,} publishes per second"
-ROUTE: Final = "/trading-view"
 
 OURS: Final = "market_index"
 RAW: Final = "uvicorn with prebuilt bytes"
@@ -73,12 +72,13 @@ class Data:
         return file
 
     def book(self, name: str, one: OrderBook) -> Target:
-        path = f"{ROUTE}/order-book?base={one.pair.base}&quote={one.pair.quote}"
-        return Target(name, path, wire.order_book_to_json(one))
+        return Target(name, order_book_path(one), wire.order_book_to_json(one))
 
     def listed(self, name: str, size: int) -> Target:
         body = wire.pair_list_to_json(self.index(size).pair_list())
-        return Target(name, f"{ROUTE}/pair-list", body, connections=CONNECTIONS if size < 10_000 else LIST_CONNECTIONS)
+        return Target(
+            name, "/trading-view/pair-list", body, connections=CONNECTIONS if size < 10_000 else LIST_CONNECTIONS
+        )
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
@@ -96,8 +96,8 @@ def frameworks(data: Data) -> list[Contender]:
 
 def encodings(data: Data) -> list[Contender]:
     """Return contenders that differ only in the fields of the request."""
-    zipped = tuple(evolve(one, headers=(("Accept-Encoding", "gzip"),)) for one in data.targets)
-    known = tuple(evolve(one, expected=b"", headers=(("If-None-Match", "*"),)) for one in data.targets)
+    zipped = tuple(evolve(one, header="Accept-Encoding: gzip") for one in data.targets)
+    known = tuple(evolve(one, expected=b"", header="If-None-Match: *") for one in data.targets)
     of_kinds = {"gzip": zipped, "plain": data.targets, "304": known}
     return [data.python(name, "market_index", targets) for name, targets in of_kinds.items()]
 
@@ -113,7 +113,7 @@ def publishing(data: Data) -> list[Contender]:
         "end\n"
     )
     mixed = evolve(book_50, name=MIXED, script=script)
-    targets = mixed, evolve(mixed, name=f"{MIXED}, gzip", headers=(("Accept-Encoding", "gzip"),))
+    targets = mixed, evolve(mixed, name=f"{MIXED}, gzip", header="Accept-Encoding: gzip")
     quiet = data.python(QUIET, "market_index", targets)
     changing = evolve(
         quiet,
@@ -140,5 +140,5 @@ def rates(contenders: Callable[[Data], list[Contender]], rounds: int) -> Iterato
 
 
 def groups(*, quick: bool) -> dict[str, Group]:
-    rounds = 11 if quick else 31
+    rounds = 5 if quick else 15
     return {one.__name__: partial(rates, one, rounds) for one in (frameworks, encodings, publishing)}

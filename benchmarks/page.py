@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -18,10 +17,9 @@ from benchmarks.measure import Group, Row, alone
 from market_index import LiveIndex
 from market_index.display import Tokens
 from market_index_cli.page.routes import page_routes
-from market_index_cli.server.http_server import Server
-from market_index_cli.server.listeners import bind
 from market_index_http import create_app
 from market_index_http.stream import Stream
+from tests.service import served
 
 LEVELS: Final = 500
 ARGUMENTS: Final = ("--headless", "--no-sandbox", "--disable-gpu")
@@ -49,12 +47,10 @@ def changes(count: int) -> Iterator[Row]:
     one = book(random.Random(12), LEVELS)
     live = LiveIndex([one])
     app = create_app(live, routes=[Stream(live).route(), *page_routes(live, Tokens())])
-    listener = bind("127.0.0.1", 0)
-    threading.Thread(target=Server(app).run, args=([listener],), daemon=True).start()
-    with sync_playwright() as driver:
+    with served(app) as service, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=list(ARGUMENTS))
         page = browser.new_page()
-        page.goto(f"http://127.0.0.1:{listener.getsockname()[1]}/#base={one.pair.base}&quote={one.pair.quote}")
+        page.goto(f"http://127.0.0.1:{service.port}/#base={one.pair.base}&quote={one.pair.quote}")
         page.wait_for_selector(".ladder")
         page.evaluate(RECORD)
         sent = {}

@@ -6,26 +6,23 @@ contains it or a later one.
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from benchmarks.books import books
 from benchmarks.measure import ROOT, Group, Row, alone, percentile
-from benchmarks.stream import elsewhere, line_of
+from benchmarks.processes import elsewhere, line_of
+from benchmarks.stream import FILE
 from market_index import OrderBook
 from market_index_feeds import Store, open_store
+from tests.command import running
 from tests.nats import served
-from tests.waiting import eventually
 
-COMMAND: Final = Path(sys.executable).with_name("market-index")
 PAIRS: Final = 100
 RATES: Final = (10, 100)
 
@@ -43,7 +40,7 @@ def rows(medium: str, *, quick: bool) -> Iterator[Row]:
         held = books(PAIRS, 50, seed=11)
         store = stack.enter_context(open_store(url))
         store.publish(*held)
-        port = stack.enter_context(serving(url, folder))
+        port = stack.enter_context(running(folder, url, "--port", 0)).service.port
         for number in range(rounds):
             for rate in RATES:
                 first = 1 + (number * len(RATES) + RATES.index(rate)) * publishes
@@ -58,7 +55,7 @@ def one_round(store: Store, one: OrderBook, port: int, rate: int, numbers: range
     """Publish a book with these spot prices, and return the milliseconds until a client had each."""
     sent: dict[int, int] = {}
     arrivals: dict[int, int] = {}
-    with elsewhere("follow", port, 1) as client:
+    with elsewhere(FILE, "follow", port, 1) as client:
         line_of(client)
         due = time.monotonic()
         for number in numbers:
@@ -72,17 +69,3 @@ def one_round(store: Store, one: OrderBook, port: int, rate: int, numbers: range
     return [
         (min(at for arrived, at in arrivals.items() if arrived >= number) - sent[number]) / 1e6 for number in numbers
     ]
-
-
-@contextmanager
-def serving(feed: str, folder: Path) -> Iterator[int]:
-    """Serve a feed with the command, and yield the port."""
-    output, command = folder / "output", [str(COMMAND), "serve", feed, "--port", "0"]
-    with output.open("wb") as file, subprocess.Popen(command, stderr=file, stdout=file) as process:
-        try:
-            eventually(lambda: re.search(r"listening on \S+:\d+", output.read_text()))
-            found = re.search(r"listening on \S+:(\d+)", output.read_text())
-            assert found
-            yield int(found[1])
-        finally:
-            process.terminate()

@@ -9,33 +9,35 @@ from __future__ import annotations
 import asyncio
 import http.client
 import itertools
+import os
 import random
 import re
-import resource
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from benchmarks.books import book, renamed
+from benchmarks.books import book, order_book_path, renamed
 from benchmarks.measure import ROOT, Group, Row, alone, compared, percentile
+from benchmarks.processes import await_listener, elsewhere, line_of
 from market_index import LiveIndex, OrderBook, wire
-from market_index_cli.server.http_server import Server
-from market_index_cli.server.listeners import bind
 from market_index_http import create_app
 from market_index_http import stream as http_stream
 from market_index_http.app import MarketIndexApp
+from tests.command import started
+from tests.nats import spare_port
+from tests.service import Restartable
 
 OURS: Final = "ours"
 BARE: Final = "a bare asyncio server"
 LEVELS: Final = 500
+FILE: Final = "benchmarks.stream"
 
 Stream: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 """The writer is kept because a stream without one is closed."""
@@ -69,9 +71,10 @@ def arrivals(count: int, publishes: int) -> Iterator[Row]:
     sizes: list[float] = []
     with ExitStack() as stack:
         # Each server has a process of its own, and its clients another one. They take turns, publish by publish.
-        servers = {kind: stack.enter_context(elsewhere("serve", kind)) for kind in waits}
+        servers = {kind: stack.enter_context(elsewhere(FILE, "serve", kind)) for kind in waits}
         clients = {
-            kind: stack.enter_context(elsewhere("follow", line_of(server), count)) for kind, server in servers.items()
+            kind: stack.enter_context(elsewhere(FILE, "follow", line_of(server), count))
+            for kind, server in servers.items()
         }
         for one in clients.values():
             line_of(one)  # all are connected
@@ -87,29 +90,6 @@ def arrivals(count: int, publishes: int) -> Iterator[Row]:
         yield alone(f"bytes of a change of one level in {LEVELS} a side", "B", sizes)
 
 
-@contextmanager
-def elsewhere(task: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """Do one of the tasks at the end of this module in another process, which ends with the block."""
-    allow_descriptors()
-    command = [sys.executable, "-m", "benchmarks.stream", task, *map(str, arguments)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def line_of(process: subprocess.Popen[str], *question: object) -> str:
-    """Return the next line that a process writes, after one that it reads if there is a question."""
-    assert process.stdin
-    assert process.stdout
-    for one in question:
-        print(one, file=process.stdin, flush=True)
-    line = process.stdout.readline()
-    assert line, f"{process.args!r} has ended"
-    return line
-
-
 def serve_elsewhere(kind: str) -> None:
     """Serve, and print the port. Publish each number that is read, and print when."""
     publish, port = serve_ours() if kind == OURS else serve_bare()
@@ -122,22 +102,13 @@ def serve_elsewhere(kind: str) -> None:
 def serve_ours() -> tuple[Callable[[int], object], int]:
     one = made()
     live = LiveIndex([one])
-    return lambda number: live.publish(changed(live.current[one.pair], number)), served(streaming(live, 20_000))
+    return lambda number: live.publish(changed(live.current[one.pair], number)), Restartable(
+        streaming(live, 20_000)
+    ).port
 
 
 def streaming(live: LiveIndex, limit: int) -> MarketIndexApp:
     return create_app(live, routes=[http_stream.Stream(live, limit=limit).route()])
-
-
-def served(app: MarketIndexApp) -> int:
-    """Serve an app in a thread, and return its port."""
-    allow_descriptors()
-    listener = bind("127.0.0.1", 0)
-    server = Server(app)
-    threading.Thread(target=server.run, args=([listener],), daemon=True).start()
-    port: int = listener.getsockname()[1]
-    await_listener(port)
-    return port
 
 
 def serve_bare() -> tuple[Callable[[int], object], int]:
@@ -203,7 +174,7 @@ def memory(count: int) -> Iterator[Row]:
     """Measure the growth of the resident set of the serving process for each client."""
     _, port = serve_ours()
     before = resident()
-    with elsewhere("follow", port, count) as clients:
+    with elsewhere(FILE, "follow", port, count) as clients:
         line_of(clients)
         yield alone("memory of a stream in the server", "kB", [(resident() - before) / count / 1e3])
 
@@ -215,7 +186,7 @@ def beside(count: int) -> Iterator[Row]:
     """
     found = [renamed(book(random.Random(12), 50), number) for number in range(count)]
     live = LiveIndex(found)
-    port = served(streaming(live, count))
+    port = Restartable(streaming(live, count)).port
     is_over = threading.Event()
 
     def publish() -> None:
@@ -227,11 +198,11 @@ def beside(count: int) -> Iterator[Row]:
 
     publisher = threading.Thread(target=publish, daemon=True)
     publisher.start()
-    path = f"/trading-view/order-book?base={found[0].pair.base}&quote={found[0].pair.quote}"
+    path = order_book_path(found[0])
     waits: dict[str, list[float]] = {"without streams": [], "beside streams": []}
     for _ in range(3):
         waits["without streams"].append(latency(port, path))
-        with elsewhere("vary", port, *[f"?pairs={one.pair}" for one in found]) as clients:
+        with elsewhere(FILE, "vary", port, *[f"?pairs={one.pair}" for one in found]) as clients:
             line_of(clients)
             waits["beside streams"].append(latency(port, path))
     is_over.set()
@@ -261,36 +232,17 @@ def shutdown(count: int) -> Iterator[Row]:
     }.items():
         seconds = []
         for _ in range(3):
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                port = free.getsockname()[1]
-            allow_descriptors()
-            server = subprocess.Popen(
-                [sys.executable, "-m", *command, "--port", str(port)],
-                cwd=ROOT,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            try:
+            port = spare_port()
+            with started(
+                Path(os.devnull), sys.executable, "-m", *command, "--port", port, cwd=ROOT, stdout=subprocess.DEVNULL
+            ) as server:
                 await_listener(port)
-                with elsewhere("follow", port, count) as clients:
+                with elsewhere(FILE, "follow", port, count) as clients:
                     line_of(clients)
                     begun = time.monotonic()
-                    server.terminate()
-                    server.wait(60)
+                    server.end()
                     seconds.append(time.monotonic() - begun)
-            finally:
-                server.kill()
         yield alone(f"SIGTERM of {name} with {count:,} streams", "s", seconds)
-
-
-def await_listener(port: int) -> None:
-    """Wait until a server accepts connections."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with suppress(ConnectionError), socket.create_connection(("127.0.0.1", port)):
-            return
-        time.sleep(0.05)
-    raise TimeoutError(f"nothing listens at port {port}")
 
 
 app: Final = streaming(LiveIndex([made()]), 20_000)
@@ -313,12 +265,6 @@ async def vary(port: int, queries: Sequence[str]) -> None:
     opened = await open_streams(port, queries)
     print("ready", flush=True)
     await asyncio.gather(*itertools.starmap(one, enumerate(opened)))
-
-
-def allow_descriptors() -> None:
-    """Raise the limit of open files of this process and of those that it starts."""
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def resident() -> int:

@@ -303,3 +303,10 @@ def test_the_home_page_links_to_every_page():
     linked = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", home.read_text())}
     pages = {str(page.relative_to(home.parent)) for page in home.parent.rglob("*.md")}
     assert pages - linked == {"index.md"}
+
+
+def test_the_figures_of_the_page_are_rows_of_the_last_benchmarks():
+    results = (ROOT / "benchmarks" / "RESULTS.md").read_text().splitlines()
+    shown = [line for line in (ROOT / "docs" / "performance.md").read_text().splitlines() if line.startswith("|")]
+    assert shown
+    assert [line for line in shown if line not in results] == []
