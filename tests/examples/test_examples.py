@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(path for path in (ROOT / "docs" / "examples").iterdir() if path.suffix in {".py", ".mjs"})
 
 TWINS = {"bot_sseclient.py"}
-"""Programs that another example shows: they differ in the library that they use. tests/market_index_cli/page runs both."""
+"""Programs that differ from a shown one only in their HTTP library. tests/market_index_cli/page runs both."""
 
 every_example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 
