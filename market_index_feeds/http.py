@@ -2,7 +2,7 @@
 
 It follows no redirect, so the headers of a request, which may be credentials, reach no other host. It has no cookies,
 ignores the proxies of the environment, and asks for uncompressed bodies. A body that is cut is an error, never a
-shorter body. What a status means is decided by the source: a response of any status is returned.
+shorter body. A response of any status is returned: the source decides what the status means.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _OWN_HEADERS: Final = {"Accept-Encoding": "identity"}
 class Address:
     """Where a service is: its base URL, such as `http://127.0.0.1:8000`, and the headers of all requests to it.
 
-    A user and a password in the URL are sent as basic authentication (RFC 7617). `name` is the URL without them.
-    Neither they nor the headers are in an error, a log or a `repr`.
+    A user and a password in the URL are sent as basic authentication (RFC 7617). `name` is the URL without them. No
+    error, log or `repr` contains them or the headers.
 
     Args:
         url: The base URL. In a user and a password, write `/ ? # @ :` percent-encoded.
@@ -126,7 +126,7 @@ class Client:
         body = bytearray()
         async with _failures(target, seconds):
             response = await self._send(target, headers)
-            # To its end, also if it is too large: a loop that is left leaves the generators of httpx behind.
+            # Read to the end, even if it is too large: leaving the loop would leave generators of httpx open.
             async for piece in response.aiter_raw():
                 if len(body) <= max_bytes:
                     body += piece
@@ -174,7 +174,7 @@ class Stream:
     async def receive(self, response: httpx.Response) -> None:
         """Receive all that arrives whenever the event loop runs, until the stream ends, or the task is cancelled.
 
-        A loop that is left otherwise would leave the generators of httpx behind.
+        Leaving the loop before would leave generators of httpx open.
         """
         end: Exception = FeedError("the stream has ended")
         try:
@@ -189,7 +189,7 @@ class Stream:
         self._has_received.set()
 
     async def read(self, seconds: float) -> bytes:
-        """Return what has arrived since the last call, as soon as something has; after `seconds` nothing.
+        """Return all that has arrived since the last call; wait for it up to `seconds`, then return nothing.
 
         Raises:
             FeedError: The stream has ended, and all of it was returned.

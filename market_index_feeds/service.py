@@ -10,13 +10,13 @@ Theory of operation
 - STREAM: A stream begins with all books, and continues with changes. They are shown at the `version` event after them,
   so a change of many books is atomic, and has the freshness of the service. Each connection begins with all books
   again. A service without pairs sends only comments. So if a stream has sent no event within 5 seconds, the pair list
-  is requested. If it has pairs, the stream counts as silent: a proxy withholds it, or it is that of another replica.
+  is requested. If it has pairs, the stream counts as silent: a proxy withholds it, or another replica sends it.
 - POLLING: A round requests the pair list and each book, with the entity tags of what was received before. It is a
   version if all its responses have the same freshness. Otherwise something was published meanwhile, and the next round
   follows at once.
 
 A book that is not valid is an invalid record of its pair, as is a change that cannot be applied. The next valid book
-repairs it. Everything else that is not valid, or no response, means that the service cannot be read now.
+repairs it. If anything else is not valid, or there is no response, the service cannot be read now.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ EXCHANGE_SECONDS: Final = 20.0
 """Timeout of a whole request and its response."""
 
 MAX_SILENCES: Final = 2
-"""After how many silent streams in a row the service is polled: a proxy may withhold them."""
+"""After so many silent streams in a row the service is polled: a proxy may withhold them."""
 
 MAX_ROUNDS: Final = 5
-"""After how many rounds in a row during which something was published the service cannot be read now."""
+"""If something is published during each of so many rounds in a row, the service cannot be read now."""
 
 MAX_IN_FLIGHT: Final = 8
 """How many requests are in flight at the same time."""
@@ -74,7 +74,7 @@ ACCEPT_EVENTS: Final = {"Accept": EVENTS}
 ACCEPT_JSON: Final = {"Accept": "application/json"}
 
 UNAVAILABLE: Final = frozenset({429, 502, 503, 504})
-"""The statuses by which a service, or a proxy in front of it, says that it can respond later."""
+"""The statuses by which a service, or a proxy in front of it, asks to try again later."""
 
 
 @final
@@ -100,8 +100,8 @@ class ServiceSource(Source):
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Follow the stream, or poll the service once a second.
 
-        It takes longer to connect (up to 15 seconds), to receive the first event (5 seconds) and all books of a stream,
-        and to request many books.
+        The next version takes longer than a second while the source connects (up to 15 seconds), waits for the first
+        event (5 seconds), receives all books of a stream, or requests many books.
         """
         return pulled(self._versions(), stop, progress)
 

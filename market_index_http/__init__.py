@@ -1,6 +1,6 @@
 """A thin adapter: serves a `LiveIndex` as the two endpoints of the read API, an app of Starlette.
 
-Opening a module of a sub-package adds what an operator may want. Nothing of it is imported before:
+Two sub-packages have optional routes. They are loaded only if you import them:
 
 - `market_index_http.stream`: server-sent events.
 - `market_index_http.operating`: probes, metrics, and the description of the API.

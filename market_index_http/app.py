@@ -1,7 +1,8 @@
 """The app: the two endpoints, the routes that its owner adds, and errors with the JSON body of the contract.
 
 A response of an endpoint needs nothing of Starlette, so the app asks its endpoints first, and calls Starlette only for
-errors and for all other routes. Middleware of the app itself sees every request: with it, Starlette is always called.
+errors and for all other routes. If middleware was added to the app, Starlette is always called, because middleware must
+see every request.
 """
 
 from __future__ import annotations
@@ -108,12 +109,12 @@ class MarketIndexApp(Starlette):
     def cached_response(self, scope: Scope) -> Response | None:
         """Return the response to a request, and report it.
 
-        A server that sends its messages itself saves the task of a call. None: it must call the app, because the
-        response is an error, or is of another route, or because the app has middleware.
+        A server that sends the messages of the response itself saves an asyncio task. The result is None if the server
+        must call the app instead: for an error, for another route, or if the app has middleware.
         """
         if scope["type"] != "http" or self.user_middleware:
             return None
-        # Both paths start with a slash. So what is found without a prefix, Starlette finds too, which cuts at a slash.
+        # Starlette removes a root path only before a slash, with which the path of each endpoint starts.
         endpoint = self._endpoints.get(scope["path"].removeprefix(scope.get("root_path", "")))
         if endpoint is None or scope["method"] not in {"GET", "HEAD"}:
             return None
@@ -125,7 +126,7 @@ class MarketIndexApp(Starlette):
         return response
 
     def _reporting(self, scope: Scope, send: Send) -> Send:
-        """Return a `send` that reports a response before it is sent, so that a client that has it finds it counted."""
+        """Return a `send` that reports a response before it is sent: a client that has received it finds it counted."""
 
         async def send_reported(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -1,4 +1,4 @@
-"""Response bodies with an entity tag: plain, in gzip for the first and all further clients that accept it, or 304."""
+"""Response bodies with an entity tag: plain, compressed once for all clients that accept gzip, or 304."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Body:
 
     @classmethod
     def constant(cls, text: bytes, content_fields: Fields = JSON_FIELDS) -> Self:
-        """Return the body of a text that is a file of a server, and not of an index."""
+        """Return the body of a constant text, such as a file of the web page."""
         return cls(text, blake2b(text, digest_size=16).digest(), content_fields)
 
     @property

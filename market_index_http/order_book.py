@@ -53,7 +53,7 @@ def _body(snapshot: Snapshot, query: bytes) -> Body:
         raise HTTPException(404, f"Pair {base}/{quote} not found") from None
     if (base, quote) != (str(base_asset), str(quote_asset)):
         return snapshot.spelled(body, pair, base, quote)
-    # To parse a query and to find its pair takes ten times as long.
+    # Parsing a query and finding its pair takes ten times as long as finding its body here.
     if len(snapshot.by_query) < MAX_CACHED_QUERIES:
         snapshot.by_query[query] = body
     return body

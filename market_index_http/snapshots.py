@@ -1,7 +1,7 @@
 """What the responses for one version of the index share: the bodies, each encoded when it is first requested.
 
 Versions of a book or of the pair list share the encoded text of their common chunks. The whole text is joined and
-compressed once for each value, and is taken over by the next snapshot if the value stays.
+compressed once for each value. The next snapshot reuses it if the value has not changed.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Snapshot:
         self._list: Body | None = None
 
     def next(self, index: MarketIndex) -> Snapshot:
-        """Return the snapshot of another version, with the bodies of what is the same in it."""
+        """Return the snapshot of another version, with the bodies of the values that both have."""
         changed, retracted = index.changes_since(self.index)
-        # No value of a former version stays in memory.
+        # No value that only a former version has stays in memory.
         for pair in (*retracted, *(book.pair for book in changed)):
             self._books.pop(pair, None)
         return Snapshot(index, self._cache_control, self._books, self._list or self._list_before)

@@ -1,4 +1,3 @@
-import json
 import random
 import sys
 import time
@@ -22,8 +21,9 @@ def apply(book: Any, change: Any) -> Any:
 
 def follow() -> None:
     with connect_sse(client, "GET", "stream", params={"pairs": sys.argv[2], "levels": "changed"}) as source:
+        source.response.raise_for_status()
         for event in source.iter_sse():
-            value = json.loads(event.data)
+            value = event.json()
             pair = f"{value.get('base')}/{value.get('quote')}"
             if event.event == "version":  # now the books belong together: use them
                 for name, book in books.items():
@@ -43,6 +43,5 @@ try:
         time.sleep(random.uniform(1, 3))
 except KeyboardInterrupt:
     for name, book in books.items():
-        query = dict(zip(("base", "quote"), name.split("/"), strict=True))
-        served = client.get("trading-view/order-book", params=query).json()
-        print(name, "equal" if served == book else "different")
+        now = client.get(f"trading-view/order-book?base={book['base']}&quote={book['quote']}").json()
+        print(name, "equal" if now == book else "different")

@@ -1,4 +1,4 @@
-"""The description of the API at `/openapi.json`: of those of its paths that the app has."""
+"""The description of the API at `/openapi.json`, with the paths that the app has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from market_index_http.routes import ExactRoute
 
 
 def description_route() -> ExactRoute:
-    """Return the route `/openapi.json`. It describes the routes of the app that it is a route of."""
+    """Return the route `/openapi.json`. It describes the routes of the app to which it is added."""
 
     async def respond(request: Request) -> Response:
         routes: list[BaseRoute] = request.app.routes

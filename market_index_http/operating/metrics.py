@@ -155,7 +155,7 @@ def metrics_route(registry: CollectorRegistry) -> ExactRoute:
 def families(
     label: str, numbers: Mapping[str, Mapping[str, float]], descriptions: Mapping[str, str] = GAUGES
 ) -> Iterator[Metric]:
-    """Yield the metrics of numbers: those of each value of the label, by their names."""
+    """Yield the metrics. `numbers` has the numbers for each value of the label, by their names."""
     build = GaugeMetricFamily("market_index_build_info", "The version of the server.", labels=["version"])
     build.add_metric([version("market-index")], 1)
     yield build

@@ -40,7 +40,7 @@ class FeedStatus(Protocol):
 
     @property
     def problem(self) -> str | None:
-        """Why the live books are not known to be those of the source; None while it is healthy."""
+        """Why the live books may not be those of the source; None while it is healthy."""
 
     @property
     def is_unknown(self) -> bool:
@@ -72,7 +72,7 @@ def _limit(_: object, attribute: Any, value: Any) -> None:
 class Health:
     """The feed of an app, and the limits within which its books are current.
 
-    `feed` may be set later, as by a lifespan that opens it. Until then the app is not ready.
+    `feed` may be set later, for example by the lifespan that opens it. Until then the app is not ready.
 
     >>> health = Health(max_stale=30)
     >>> health

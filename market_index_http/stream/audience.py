@@ -16,16 +16,16 @@ from market_index_http.stream.shutdown import uvicorn_ends
 from market_index_http.stream.steps import NOTHING, PIECE_BYTES, Asked, Step, Version
 
 PING_SECONDS: Final = 5
-"""After which silence a comment is sent. A client that has received nothing for 15 seconds knows that it is cut off."""
+"""A comment is sent after this silence. A client that receives nothing for 15 seconds knows that it is cut off."""
 
 SEND_SECONDS: Final = 30
 """How long a client may accept nothing."""
 
 RETRY_MILLISECONDS: Final = 1_000
-"""After which time a browser connects again, up to a quarter more, so that clients do not return together."""
+"""A browser connects again after this time and up to a quarter more, so that clients do not return together."""
 
 CHECK_SECONDS: Final = 0.5
-"""The interval of checks of all clients, and whether uvicorn shuts down."""
+"""The interval of checks: of the clients, and whether uvicorn shuts down."""
 
 # nginx does not buffer a response with the last field.
 _FIELDS: Final = (*NOT_STORED, (b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"))
@@ -44,7 +44,7 @@ class Client:
     timeout: asyncio.Timeout = field(factory=partial(asyncio.timeout, None))
     """Ends the stream even while the client accepts nothing."""
     silent_seconds: float = 0.0
-    """How long ago the last text was sent, as the checks of the audience count it."""
+    """The time since the last text was sent, as counted by the checks of the audience."""
     has_ended: bool = False
 
     def end(self) -> None:
@@ -90,7 +90,7 @@ class Audience:
         self.clients.add(client)
         try:
             await client.start()
-            # The first bytes open the stream in a browser. They are the first line of the first event.
+            # A browser considers the stream open at its first bytes: here the first line of the first event.
             retry = int(RETRY_MILLISECONDS * random.uniform(1, 1.25))  # noqa: S311  # jitter, no secret
             await client.write(b"retry: %d\n" % retry)
             while not client.has_ended:
@@ -131,7 +131,7 @@ class Audience:
             if len(piece) >= PIECE_BYTES:
                 # The books of a first version are encoded for each client. The text of a change is shared.
                 await (self._turn() if step.is_first else asyncio.sleep(0))
-            # A server also accepts all that is sent to a client that has just disconnected.
+            # After a disconnection, the server still accepts everything that is sent.
             if client.has_ended:
                 return
         client.sent = step.after

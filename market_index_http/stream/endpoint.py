@@ -24,7 +24,7 @@ from market_index_http.stream.steps import Asked
 class Stream:
     """The endpoint of streams, as an ASGI app.
 
-    uvicorn ends the streams at its shutdown, half a second later. A program that calls `end` before saves this time.
+    When uvicorn shuts down, the streams end about half a second later. A program that calls `end` saves this time.
 
     Args:
         live: The live index.
@@ -74,7 +74,7 @@ class Stream:
             await client.start()
             await client.finish()
             return
-        # After a timeout the client has accepted nothing for too long: the response stays without an end.
+        # The timeout means that the client has accepted nothing for too long: its response is cut, without an end.
         with suppress(TimeoutError):
             async with client.timeout:
                 await self._serve(client, receive)

@@ -37,15 +37,16 @@ export interface Version {
 export interface FollowOptions {
   onVersion(version: Version): void;
   /** The stream is lost, and is opened again after a time in milliseconds. */
-  onSilence?(reason: ServiceError, milliseconds: number): void;
-  signal?: AbortSignal;
+  onSilence?: ((reason: ServiceError, milliseconds: number) => void) | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 export interface RequestOptions {
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 export class ServiceError extends Error {
+  constructor(message: string, status?: number | null);
   /** The status of the response; null without one. */
   readonly status: number | null;
 }

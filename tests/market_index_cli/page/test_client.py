@@ -1,4 +1,4 @@
-"""The JavaScript client and the two bots of docs/clients.md, run against a real server."""
+"""The JavaScript client and the bots of docs/clients.md, run against a real server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from tests.page import PAGE, token
 from tests.service import Restartable, Service, served
 from tests.waiting import DEADLINE_SECONDS
 
-CLIENTS = Path(__file__).resolve().parents[3] / "docs" / "clients.md"
+ROOT = Path(__file__).resolve().parents[3]
+BOTS = sorted((ROOT / "docs" / "examples").glob("bot*"))
 SNEK = token(b"SNEK")
 EXACT = OrderBook.from_levels(
     Pair(SNEK, ADA),
@@ -40,10 +41,8 @@ pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is no
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "client.mjs").write_text((PAGE / "client.js").read_text())
-    for name, program in re.findall(
-        r"^```(?:js|python)\n(?://|#) (bot\.\w+)\n(.*?)^```$", CLIENTS.read_text(), re.DOTALL | re.MULTILINE
-    ):
-        (tmp_path / name).write_text(program)
+    for bot in BOTS:
+        shutil.copy(bot, tmp_path)
     return tmp_path
 
 
@@ -135,10 +134,9 @@ print(["10", "9.5", "0.5", "9", "0.45", "0.05"].sort(comparePrices));
 
 
 def test_the_package_for_npm_has_the_version_of_the_project_and_every_export_has_a_type(folder: Path):
-    root = CLIENTS.parents[1]
     package = folder / "node_modules" / "market-index"
     package.mkdir(parents=True)
-    for file in (root / "npm" / "package.json", PAGE / "client.js", PAGE / "client.d.ts"):
+    for file in (ROOT / "npm" / "package.json", PAGE / "client.js", PAGE / "client.d.ts"):
         shutil.copy(file, package)
     program = """
 import * as exported from "market-index";
@@ -282,15 +280,13 @@ def silent() -> Iterator[Service]:
         yield Service(listener.getsockname()[1])
 
 
-@pytest.mark.parametrize("language", ["mjs", "py"])
-def test_a_bot_in_40_lines_follows_through_a_restart_and_has_the_books_of_the_endpoint(folder: Path, language: str):
-    name = f"bot.{language}"
+@pytest.mark.parametrize("name", [path.name for path in BOTS])
+def test_a_bot_in_40_lines_follows_through_a_restart_and_has_the_books_of_the_endpoint(folder: Path, name: str):
     assert len([line for line in (folder / name).read_text().splitlines() if line]) <= 40
-    if language == "py":
-        pytest.importorskip("httpx_sse", reason="httpx-sse is not installed")
-    program = ["node", name] if language == "mjs" else [sys.executable, "-W", "error", name]
+    is_python = name.endswith(".py")
+    program = [sys.executable, "-W", "error", name] if is_python else ["node", name]
     pairs = [EXACT.pair, OTHER.pair]
-    arguments = [*map(str, pairs)] if language == "mjs" else [",".join(map(str, pairs))]
+    arguments = [",".join(map(str, pairs))] if is_python else [*map(str, pairs)]
     live = LiveIndex([EXACT, OTHER])
     server = Restartable(composed(live, stream=True))
     try:
@@ -308,9 +304,13 @@ def test_a_bot_in_40_lines_follows_through_a_restart_and_has_the_books_of_the_en
             live.publish(deep.apply(bids=[("0.51", 2**53 + 1)], asks=[("0.6005", 9007199254740993)]))
             reads("0.51")
             server.stop()
-            live.publish(deep.apply(bids=[("0.52", 2**53 + 1)]))
+            deep = deep.apply(bids=[("0.52", 2**53 + 1)])
+            live.publish(deep)
             server.start()
             reads("0.52")
+            # After the last whole book, a change that removes levels.
+            live.publish(deep.apply(bids=[("0.53", 2**53 + 1)], asks=[("0.601", 0)]))
+            reads("0.53")
             process.send_signal(signal.SIGINT)
             rest = process.communicate(timeout=DEADLINE_SECONDS)[0]
             assert rest.count("equal") == 2
