@@ -135,7 +135,7 @@ def pair_named_in(text: Bytes) -> Pair | None:
 
 
 def freshness_from_json(text: Bytes, *, ignore_unknown: bool = False) -> Freshness:
-    """Decode a freshness, also that of a commit line; `published_at` may be absent. Raises `InvalidFreshness`.
+    """Decode a freshness, or the one in a commit line; `published_at` may be absent. Raises `InvalidFreshness`.
 
     `ignore_unknown` is as in `order_book_from_json`.
 
