@@ -35,6 +35,7 @@ from market_index.wire.json_value import Fault, parse, require_type
 T = TypeVar("T")
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
+"""JSON in UTF-8."""
 
 MAX_ORDER_BOOK_BYTES: Final = 16 * 1024 * 1024
 """The maximum size of the JSON of one order book in stores, and for feeds: more than 180,000 levels.
