@@ -35,8 +35,8 @@ class AssetId(Value):
     ADA, the ledger's own asset, has neither: it is the constant `ADA`. Identifiers compare in ledger order:
     ADA first, then by policy id bytes, then by asset name bytes. `str` gives the canonical text, in lower case.
 
-    Other programs use other spellings. Each spelling has its own constructor, and none is guessed: `parse` reads
-    `policy:name`, `from_unit` the two concatenated, and `from_dotted` `policy.name`.
+    Other programs use other spellings. Each has its own constructor, because a guess could find another asset: `parse`
+    reads `policy:name`, `from_dotted` reads `policy.name`, and `from_unit` reads both without a separator.
 
     >>> token = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
     >>> str(token)
@@ -70,8 +70,8 @@ class AssetId(Value):
     def parse(text: str) -> AssetId:
         """Read `ADA` or `<policy id>:<asset name>`, in upper or lower case hexadecimal.
 
-        `ADA` must be upper case. Other spellings are rejected: `lovelace`, `policy.name` (see `from_dotted`), and the
-        two concatenated (see `from_unit`). The message names the spelling.
+        `ADA` must be upper case. Other spellings are rejected, and the message names them: `lovelace`, `policy.name`
+        (see `from_dotted`), and both parts without a separator (see `from_unit`).
 
         >>> AssetId.parse("ADA") == ADA
         True
@@ -116,10 +116,10 @@ class AssetId(Value):
 
     @staticmethod
     def from_dotted(text: str, *, ada: str = LOVELACE) -> AssetId:
-        """Read `<policy id>.<asset name>`, in upper or lower case hexadecimal; an empty name may omit the dot.
+        """Read `<policy id>.<asset name>`, in upper or lower case hexadecimal.
 
-        cardano-cli and Kupo use this spelling. The only text that is read as ADA is `ada`: `lovelace` for cardano-cli,
-        `.` for programs such as Splash.
+        cardano-cli and Kupo use this spelling. The dot may be missing if the name is empty. `ada` is the only text that
+        means ADA: `lovelace` for cardano-cli, `.` for programs such as Splash.
 
         >>> AssetId.from_dotted("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f.534e454b").asset_name
         b'SNEK'

@@ -9,12 +9,12 @@ Theory of operation
     trees). The last chunk contains the keys after the last such key and may be empty. Up to 64 keys are always one
     chunk, because most books are that small and hashing their prices would take a tenth of the decoding time.
     Therefore the layout depends only on the keys: it is the same in every process and independent of history. Equal
-    content has equal chunks, so comparison and digests work chunk by chunk. Chunk sizes vary. Keys can be chosen so
-    that no chunk ends, or that each key is a chunk; then a change costs as much as in one list. One call copies each
-    list once, but each of its changes moves the following keys of the chunk.
+    content has equal chunks, so comparison and digests work chunk by chunk. Chunk sizes vary. An adversary can choose
+    keys so that all are in one chunk, or each is in its own. Results stay correct, but a call then takes time
+    proportional to the number of keys, and each of its changes moves the following keys of its chunk.
 
-    The JSON of a chunk is cached in its slot `encoded`. It is computed once for all versions that share the chunk,
-    except the JSON of a book of one chunk a side (see `market_index.wire.encode`).
+    The JSON of a chunk is cached in its slot `encoded`. It is computed once for all versions that share the chunk. The
+    JSON of a book with one chunk per side is not cached (see `market_index.wire.encode`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class KeyOrder(Generic[K, V]):
     Args:
         octets: Returns the bytes of a key, which differ between keys and are the same in every process.
         sort_key: Maps a key to its sort value; None if keys are sorted by themselves.
-        keeps_encoded: Whether the JSON of a value is also that of its replacement.
+        keeps_encoded: Whether a value and its replacement have the same JSON.
     """
 
     octets: Callable[[K], bytes]
@@ -82,7 +82,7 @@ class Chunk(Value, Generic[K, V]):
     ) -> Chunk[K, V]:
         """Return the chunk after setting the value of a key at its position (None: absent) and the cache.
 
-        The columns that it has in common with the shared chunk are copied, and others changed in place.
+        A column of the shared chunk is copied before it is changed. A column that was copied is changed in place.
         """
         keys, values, (key, value) = self.keys, self.values, entry
         if values is shared.values:

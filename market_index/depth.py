@@ -31,7 +31,7 @@ class Liquidity(Value):
     level, in the smallest unit of the quote asset, so it may have decimals.
 
     Raises:
-        InvalidOrderBook: A total is not a number of 0 or more. Whether they agree is not validated.
+        InvalidOrderBook: A total is not a number of 0 or more. Whether the totals agree is not validated.
     """
 
     base: int
@@ -50,7 +50,7 @@ class CumulativeLevel(Value):
 
     Raises:
         InvalidPrice: `price` is not a price.
-        InvalidOrderBook: A total is not a number of 0 or more. Whether they agree is not validated.
+        InvalidOrderBook: A total is not a number of 0 or more. Whether the totals agree is not validated.
     """
 
     price: Decimal

@@ -72,7 +72,7 @@ class InvalidPrice(MarketIndexError, ValueError):
 class PriceOutOfRange(InvalidPrice):
     """The value is a well-formed number, but not a price or a ratio: not above 0, too large, or of too many digits.
 
-    Anyone can place an order with such a price on the ledger. A malformed text is another `InvalidPrice`.
+    Such a price occurs on the ledger: anyone can place an order with it. A malformed text raises `InvalidPrice`.
     """
 
 

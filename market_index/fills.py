@@ -41,7 +41,7 @@ class SimulatedFill(Value):
     had enough for the amount.
 
     Raises:
-        InvalidOrderBook: A field has another type, or is a negative total. Whether they agree is not validated.
+        InvalidOrderBook: A field has a wrong type, or a total is negative. Whether the fields agree is not validated.
     """
 
     filled: int
@@ -78,8 +78,8 @@ class SimulatedFill(Value):
     def slippage(self, reference: Decimal | Fraction | str | None) -> Fraction | None:
         """Return by which share the exact average price is worse than a reference; negative if it is better.
 
-        The reference is `best_price`, the `mid` of the book, or another price in the units of a price. None if nothing
-        is filled, or if the reference is None, as the midpoint of a book without bids is.
+        The reference is `best_price`, the `mid` of the book, or another price, in smallest units. The result is None if
+        nothing is filled, or if the reference is None: a book without bids has no midpoint.
 
         >>> from market_index import ADA, AssetId, OrderBook, Pair
         >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)

@@ -93,7 +93,7 @@ class Freshness(Value):
     'slot 145000000'
 
     Raises:
-        InvalidFreshness: `as_of` is another value, or `published_at` is not a datetime with a time zone.
+        InvalidFreshness: `as_of` is not such a text, or `published_at` is not a datetime with a time zone.
     """
 
     as_of: str | None = None

@@ -20,7 +20,7 @@ from market_index.value import repr_html, slot_setters
 
 _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
     bytes,
-    # Of a book, its entry in the pair list contains only the spot price.
+    # The entry of a book in the pair list contains only its spot price.
     keeps_encoded=lambda before, after: before.spot == after.spot,
 )
 
@@ -188,7 +188,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
 
 @final
 class _Books(ValuesView[OrderBook]):
-    """The values of an index. Those of `Mapping` look up each pair."""
+    """The values of an index, chunk by chunk. The view of `Mapping` would look up each pair."""
 
     __slots__ = ()
     _mapping: MarketIndex
@@ -202,7 +202,7 @@ class _Books(ValuesView[OrderBook]):
 
 @final
 class _Items(ItemsView[Pair, OrderBook]):
-    """The items of an index. Those of `Mapping` look up each pair."""
+    """The items of an index, chunk by chunk. The view of `Mapping` would look up each pair."""
 
     __slots__ = ()
     _mapping: MarketIndex

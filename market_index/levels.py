@@ -58,10 +58,10 @@ class PriceLevel(Value):
 
 
 Entry: TypeAlias = PriceLevel | tuple[Decimal | str, int]
-"""A level, or a (price, amount) pair, that is gathered into levels or changes them."""
+"""A level, or a (price, amount) pair, as `OrderBook.from_levels` and `OrderBook.apply` accept it."""
 
 LevelChanges: TypeAlias = tuple[tuple[Decimal, int], ...]
-"""Prices, and their absolute amounts, 0 for a removed level."""
+"""Changes of one side: each a price and its absolute amount, 0 for a removed level."""
 
 LevelsChunk: TypeAlias = Chunk[Decimal, int]
 """Prices and amounts."""
@@ -165,7 +165,7 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         return _level(self._chunks[0], 0) if self._size else None
 
     def depth(self, levels: int) -> Levels:
-        """Return the best `levels` price levels, or itself if it has no more. A slice has them as a tuple.
+        """Return the best `levels` price levels, or itself if it has no more. A slice returns a tuple instead.
 
         Raises:
             TypeError: `levels` is not an int.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # asyncio loads 60 modules; a program whose tasks wait has lo
     from asyncio import AbstractEventLoop, Event
 
 Change: TypeAlias = tuple[MarketIndex, tuple[OrderBook, ...], tuple[Pair, ...]]
-"""An index, its books that the index before does not have, and the pairs that only the index before has."""
+"""An index, its books that differ from those of the index before, and the pairs that only the index before has."""
 
 
 @final
@@ -29,8 +29,8 @@ class LiveIndex:
     """A reference to the current `MarketIndex`, which is replaced atomically.
 
     Any thread may read and write. A reader gets one whole index, never a mix of two. Writers are serialized by a lock.
-    Code that reads several books reads `current` once, so that they are of one index. A signal handler must not
-    publish, and no thread may publish while the process forks.
+    To read several books of one index, read `current` once. A signal handler must not publish, and no thread may
+    publish while the process forks.
 
     >>> from market_index import ADA, AssetId, OrderBook, Pair
     >>> live = LiveIndex()
@@ -102,7 +102,8 @@ class LiveIndex:
 
         Args:
             timeout: End after this many seconds without a change; None never ends. A process does not exit while a
-                thread that is no daemon waits without end: pass a timeout, and iterate again unless it should end.
+                thread waits here without end, unless the thread is a daemon. To let it exit, pass a timeout, and
+                iterate again until the program should end.
 
         >>> from market_index import ADA, AssetId, OrderBook, Pair
         >>> live = LiveIndex([OrderBook(Pair(AssetId(bytes(28), b"SNEK"), ADA))])
@@ -172,8 +173,8 @@ class LiveIndex:
     def show(self, index: MarketIndex, instead_of: MarketIndex | None = None) -> bool:
         """Replace the whole index atomically: for a live index with a single writer.
 
-        With `instead_of`, it is replaced only if that is the current index, so that the caller learns of other writers.
-        Return whether it was replaced.
+        With `instead_of`, the index is replaced only if `instead_of` is still the current one. Return whether it was
+        replaced: if not, there is another writer.
 
         Raises:
             InvalidOrderBook: The value is not a market index.

@@ -82,8 +82,8 @@ class Order(Value):
 
         Raises:
             InvalidOrderBook: The pair cannot be tracked or lacks the asset, or the amount is not an int of 0 or more.
-            PriceOutOfRange: `price` is not above 0, has more than 600 digits, or is below 10^-28 or above 2^96-1 in the
-                pair.
+            PriceOutOfRange: `price` is not above 0, has more than 600 digits, or becomes a price of the pair that is
+                below 10^-28 or above 2^96-1.
             InvalidPrice: `price` is not a ratio.
         """
         require_trackable(pair)

@@ -55,7 +55,7 @@ class Pair(Value):
         True
 
         Raises:
-            InvalidAssetId: The text is not that of a pair, or an asset is not valid.
+            InvalidAssetId: The text does not have one slash, or an asset is not valid.
         """
         if type(text) is not str or text.count("/") != 1:
             raise InvalidAssetId(f"a pair must be base/quote, got {safe_repr(text)}")
@@ -82,7 +82,7 @@ class Pair(Value):
 
 
 class PairNotFound(MarketIndexError, KeyError):
-    """The index does not track the pair.
+    """The index does not track the pair, which is the attribute `pair`.
 
     It is a `KeyError`, because a market index is a mapping.
 

@@ -35,7 +35,10 @@ MAX_DECIMAL_PLACES: Final = 28
 """The maximum number of decimal places of a price, without trailing zeros."""
 
 MAX_RATIO_DIGITS: Final = 600
-"""The maximum number of digits of each number of a ratio, without leading zeros. Python always converts 640."""
+"""The maximum number of digits of each number of a ratio, without leading zeros.
+
+Python converts integers of up to 640 digits, with any setting.
+"""
 
 # No result is longer. A price times an amount has 49 digits before the point and 28 after it. A sum over a million
 # levels has 6 more. A ratio of the midpoint has 115 digits, a quote amount of 91 digits less the value of levels 119.
@@ -193,8 +196,8 @@ def _price(value: Decimal | str) -> Decimal:
 def to_ratio(value: Decimal | Fraction | str, *, or_zero: bool = False) -> Fraction:
     """Return a value as an exact ratio above 0 (or of 0, with `or_zero`), which may be out of the range of prices.
 
-    A text is a decimal, in the form of a price, or `numerator/denominator`. Each number may have up to 600 digits,
-    without leading zeros. A text may be negative, which is out of range.
+    A text is a decimal, in the form of a price, or `numerator/denominator`. Each number may have up to 600 digits;
+    leading zeros do not count. A negative number is out of range.
 
     >>> to_ratio("7/29000"), to_ratio(Decimal("0.25"))
     (Fraction(7, 29000), Fraction(1, 4))
@@ -267,8 +270,8 @@ def to_price_or_ratio(value: Decimal | Fraction | str) -> Decimal | Fraction:
 def price_for_takers(side: Side, ratio: Fraction) -> Decimal:
     """Round a ratio to the next price that is no better for a taker: bids down, asks up (decision 22).
 
-    All prices of decision 3 count, so a ratio that is a price stays as it is. The prices of levels and the average
-    price of a simulated fill are rounded by this function.
+    The result is one of the prices of decision 3, so a ratio that equals a price stays as it is. This function rounds
+    the prices of levels, and the average price of a simulated fill.
 
     >>> price_for_takers(Side.BID, Fraction(2, 3)), price_for_takers(Side.ASK, Fraction(2, 3))
     (Decimal('0.6666666666666666666666666666'), Decimal('0.6666666666666666666666666667'))

@@ -34,7 +34,7 @@ MAX_ID_CHARACTERS: Final = 200
 
 
 class OrderNotFound(MarketIndexError, KeyError):
-    """No resting order has this id.
+    """No resting order has this id, which is the attribute `order_id`.
 
     It is a `KeyError`, because resting orders are a mapping.
 
@@ -63,8 +63,8 @@ class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
     `index` is the market index of these orders. Each book equals `OrderBook.from_orders`, except that the total of a
     level saturates at 2^64-1 (decision 26). A pair without orders stays in it, with an empty book, until `untrack`.
 
-    Two of them are equal if they have the same orders and equal indexes. They equal no other mapping, which has no
-    index: compare `dict(resting)` with it.
+    Two `RestingOrders` are equal if they have the same orders and equal indexes. Another mapping has no index, so it is
+    never equal: compare it with `dict(resting)`.
 
     >>> from market_index import ADA, AssetId
     >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -116,8 +116,8 @@ class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
         Args:
             placed: Orders by id. An id that exists is replaced, such as after a partial fill.
             removed: Ids of orders to remove.
-            spots: Last executed prices by pair, in quote per base, None if unknown; also ratios (`"643551/26740"`),
-                which are rounded up to a price. These pairs are tracked from now on.
+            spots: The last executed price of each pair, in quote units per base unit; None if not known. A ratio
+                (`"643551/26740"`) is rounded up to a price. These pairs are tracked from now on.
             as_of: What the books reflect; kept if None.
             missing_ok: Whether a removed id may be absent.
 

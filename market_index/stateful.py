@@ -47,7 +47,8 @@ class Offer:
     `offered` is the base of the pair (an ask) or its quote (a bid). `amount` is how much of it remains, in its smallest
     unit. `price` is how much of the other asset is asked per unit, both in smallest units.
 
-    >>> Offer(Pair(ADA, _TOKENS[0]), offered=_TOKENS[0], amount=10, price=Fraction(1, 3)).order.price
+    >>> token = AssetId(bytes(28), b"SNEK")
+    >>> Offer(Pair(ADA, token), offered=token, amount=10, price=Fraction(1, 3)).order.price
     Decimal('3')
     """
 

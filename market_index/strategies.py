@@ -12,9 +12,9 @@ extra `hypothesis` also registers the strategies by type, for `st.from_type(Orde
 >>> test_a_fill_is_never_better_than_the_best_price()
 
 A part of a value, such as the pair in `order_books(pair=...)`, is given as a value or a strategy. Errors are raised
-when a value is drawn: an impossible range or combination of arguments raises `InvalidArgument` of Hypothesis, and a
-part that is not valid the error of its type. A strategy must draw enough different prices for the levels of a book, and
-enough different pairs for an index.
+when a value is drawn: an impossible range or combination of arguments raises `InvalidArgument` of Hypothesis, and an
+invalid part raises the error of its type. A strategy that you pass must draw enough different prices for the levels of
+a book, and enough different pairs for an index.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _build(draw: st.DrawFn, target: Callable[..., _T], *parts: st.SearchStrategy
 
 
 def _when_drawn(define: Callable[_P, st.SearchStrategy[_T]]) -> Callable[_P, st.SearchStrategy[_T]]:
-    """Call a function of a strategy when a value is drawn, where Hypothesis raises errors of arguments."""
+    """Call a function of a strategy only when a value is drawn, because Hypothesis raises errors of arguments then."""
 
     @wraps(define)
     def defined_later(*args: _P.args, **kwargs: _P.kwargs) -> st.SearchStrategy[_T]:

@@ -2,9 +2,9 @@
 
 A record, such as a level or a book, is an attrs class. Its `__attrs_post_init__` converts and validates, because each
 way to make a record calls it, while msgspec calls no converter. The converters of the fields only state the types of
-the arguments for type checkers. attrs would add a `__setstate__`, by which a pickle sets fields that nothing validates:
-`getstate_setstate=False`. A collection (`Levels`, `MarketIndex`, `RestingOrders`) is no attrs class: `asdict`
-and `astuple` leave it as it is, as they do with each sequence and mapping that they do not know.
+the arguments for type checkers. With `getstate_setstate=False`, attrs adds no `__setstate__`, through which a pickle
+could set fields that nothing validates. A collection (`Levels`, `MarketIndex`, `RestingOrders`) is no attrs class:
+`asdict` and `astuple` leave it as it is, as they do with each sequence and mapping that they do not know.
 """
 
 from __future__ import annotations
@@ -75,7 +75,10 @@ class Value:
 
 @cache
 def slot_setters(of_type: type, *names: str) -> tuple[Callable[[Any, Any], None], ...]:
-    """Return what sets slots of a class that rejects assignment, in half the time of `object.__setattr__`."""
+    """Return functions that set slots of a class that rejects assignment.
+
+    They take half the time of `object.__setattr__`.
+    """
     return tuple([vars(of_type)[name].__set__ for name in names])
 
 

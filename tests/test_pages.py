@@ -23,7 +23,7 @@ import pytest
 from attrs import frozen
 
 from market_index_feeds import open_feed, open_store
-from tests import cli_page
+from tests import api_pages, cli_page
 from tests.command import COMMAND, SAMPLE, running, started
 from tests.conftest import RECORDED
 from tests.feeds.event_lines import RESET, place
@@ -274,6 +274,11 @@ _RUNS = count()
 
 def test_the_page_of_the_command_is_up_to_date():
     assert cli_page.PAGE.read_text() == cli_page.page(), "to update it: python -m tests.cli_page"
+
+
+def test_the_pages_of_the_python_api_are_up_to_date():
+    folder = {page: page.read_text() for page in api_pages.FOLDER.iterdir()}
+    assert folder == api_pages.pages(), "to update them: python -m tests.api_pages"
 
 
 def anchors(page: Path) -> set[str]:

@@ -35,7 +35,7 @@ def label(asset_name: bytes) -> int | None:
 
 
 def text(asset_name: bytes) -> str | None:
-    """Return an asset name as text, without its label; None if it is not UTF-8, or `is_shown` is not true of it.
+    """Return an asset name as text, without its label; None if it is not UTF-8, or not `is_shown`.
 
     >>> text(b"SNEK"), text(bytes.fromhex("000de140") + b"NFT"), text(b"")
     ('SNEK', 'NFT', '')

@@ -77,7 +77,7 @@ def _add(found: dict[AssetId, Token], token: Token) -> None:
 
 
 class _Lookups(Value):
-    """What is found in tokens by asset and by label. Derived from the entries, so no fields."""
+    """The entries by asset, and their number by label. Both are derived from the entries, so they are no fields."""
 
     __slots__ = ("_by_asset", "_labels")
     _by_asset: Mapping[AssetId, Token]
@@ -140,7 +140,7 @@ class Tokens(_Lookups):
             names: How messages name the texts, such as names of files; by default `text 1` and so on.
 
         Raises:
-            InvalidTokens: None of the texts contains entries. The error is that of the first one.
+            InvalidTokens: None of the texts contains entries. The error is the one of the first text.
         """
         places = names or [f"text {number}" if len(texts) > 1 else "" for number, _ in enumerate(texts, 1)]
         found: dict[AssetId, Token] = {}

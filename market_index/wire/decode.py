@@ -35,6 +35,7 @@ from market_index.wire.json_value import Fault, parse, require_type
 T = TypeVar("T")
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
+"""JSON in UTF-8."""
 
 MAX_ORDER_BOOK_BYTES: Final = 16 * 1024 * 1024
 """The maximum size of the JSON of one order book in stores, and for feeds: more than 180,000 levels.
@@ -135,7 +136,7 @@ def pair_named_in(text: Bytes) -> Pair | None:
 
 
 def freshness_from_json(text: Bytes, *, ignore_unknown: bool = False) -> Freshness:
-    """Decode a freshness, also that of a commit line; `published_at` may be absent. Raises `InvalidFreshness`.
+    """Decode a freshness, or the one in a commit line; `published_at` may be absent. Raises `InvalidFreshness`.
 
     `ignore_unknown` is as in `order_book_from_json`.
 

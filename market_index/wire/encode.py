@@ -80,7 +80,7 @@ def order_book_to_json(book: OrderBook) -> bytes:
 def order_book_changes_to_json(book: OrderBook, earlier: OrderBook) -> bytes:
     """Return what changed since an earlier book of the pair, with absolute amounts, 0 for a removed level: one line.
 
-    It has the keys of the order book. The spot is that of the book, also if it has not changed.
+    It has the keys of the order book, and always the spot of the book, even if it has not changed.
 
     >>> from market_index import ADA
     >>> earlier = OrderBook.from_levels(Pair(AssetId(bytes(28), b""), ADA), bids=[("0.5", 7), ("0.4", 9)])
@@ -124,7 +124,7 @@ def error_to_json(message: str) -> bytes:
 def freshness_to_json(freshness: Freshness, recorded_at: datetime | None = None) -> bytes:
     """Return the JSON of a freshness, without a newline. As a line, it is a commit line.
 
-    A `recorded_at` of None is absent.
+    `recorded_at` is left out if it is None.
 
     >>> from datetime import UTC
     >>> freshness_to_json(Freshness("slot 145000000"))

@@ -5,8 +5,8 @@ Theory of operation
     A converter of a user gets only its hooks for the values, so that nothing else of that converter changes.
 
     The prices and the amounts of a book are validated as whole columns, at C speed. If a check fails, the strict
-    converter walks the value to find the fault. Where a fault is, the errors of cattrs say; `first_fault` makes an
-    error of the library from them.
+    converter walks the value to find the fault. The errors of cattrs contain its place; `first_fault` makes an error of
+    the library from them.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ Hook: TypeAlias = Callable[[Any, Any], Any]
 
 
 def configure_converter(converter: Converter) -> None:
-    """Make the values of the library fields of your own classes, for a converter of cattrs.
+    """Configure a converter of cattrs, so that your own classes can have fields with values of the library.
 
     `AssetId`, `Pair`, `PairInfo`, `PriceLevel`, `OrderBook`, `MarketIndex`, `Order` and `Freshness` become the JSON of
     the contract, and are read as strictly as by `order_book_from_json`. An order and an index, which the contract does
     not have, become objects with the names of their fields. Unknown keys are an error if the converter has
     `forbid_extra_keys`. No other type changes.
 
-    Call it before or after the configuration of `cattrs.preconf`, and again on a copy of the converter that has other
-    settings.
+    You can call it before or after `cattrs.preconf` configures the converter. Call it again on a copy of the converter
+    that has other settings.
 
     >>> from attrs import frozen
     >>> from cattrs.preconf.json import make_converter
