@@ -75,10 +75,10 @@ def _transactions(log: FileIO, header: bytes) -> Iterator[tuple[dict[int, bytes]
             new = {}
 
 
-def _followed_by(pages: Mapping[int, bytes]) -> int:
-    """Return the number of the change that is followed by the one of these pages."""
+def _followed_by(pages: Mapping[int, bytes]) -> object:
+    """Return the number of the change that is followed by the one of these pages; anything else if they are damaged."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(pages[1][:18] + b"\1\1" + pages[1][20:] + pages[2])  # as a file without a log
         connection.execute("PRAGMA writable_schema = ON")  # otherwise it rejects a file without its last pages
-        (follows,) = connection.execute("SELECT follows FROM last").fetchone()
-        return int(follows)
+        (follows,) = connection.execute("SELECT follows FROM last").fetchone() or (None,)
+        return follows

@@ -355,11 +355,13 @@ class TestOtherFileAtThePath:
         states = [CONTENT]
         for number in range(1, 4):
             states.append(states[-1] | {number: "9"})
-        for _ in range(flips):
-            at = randomly.randrange(len(log))
+        row = log.index(b"slot 1") - 16  # of the last change: its token is before the as_of
+        places = [at for at in range(row - 20, row) for _ in range(8)]
+        places += [randomly.randrange(len(log)) for _ in range(flips)]
+        for number, at in enumerate(places):
             for suffix in ("", "-shm"):
                 Path(f"{copy}{suffix}").unlink(missing_ok=True)
-            Path(f"{copy}-wal").write_bytes(log[:at] + bytes([log[at] ^ 1 << randomly.randrange(8)]) + log[at + 1 :])
+            Path(f"{copy}-wal").write_bytes(log[:at] + bytes([log[at] ^ 1 << number % 8]) + log[at + 1 :])
             shutil.copyfile(filled, copy)
             with suppress(FeedError):
                 assert read(copy) in states, at
