@@ -267,7 +267,9 @@ def _content_of(reply: Msg) -> Any:
     code, text = error.get("err_code", 0), shown_text(str(error.get("description")))
     if code in _RETRYABLE or (error.get("code") == 503 and code != _STORE_FAILED):
         raise NotStored(text)
-    raise Rejected("there is no such bucket" if code == NO_BUCKET else text, code)
+    if code == NO_BUCKET:
+        text = "there is no such bucket (market-index publish STORE BOOKS creates it)"
+    raise Rejected(text, code)
 
 
 def _require_settings(config: Mapping[str, Any]) -> None:

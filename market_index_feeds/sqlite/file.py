@@ -30,8 +30,9 @@ Identity: TypeAlias = tuple[int, int]
 
 _BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
+_CREATE: Final = "remove it, then market-index publish STORE BOOKS creates a store"
 _REPUBLISH: Final = (
-    ": write its books with the release that made it (market-index dump OLD.db > books.ndjson), and publish them into"
+    "write its books with the release that made it (market-index dump OLD.db > books.ndjson), and publish them into"
     " a new store (market-index publish NEW.db books.ndjson)"
 )
 _TEXT_SUFFIXES: Final = {".csv", ".gz", ".json", ".jsonl", ".ndjson"}
@@ -86,10 +87,13 @@ class Connection:
         """
         (application,) = self.sqlite.execute("PRAGMA application_id").fetchone()
         if application != APPLICATION_ID:
-            is_older = application >> 8 == APPLICATION_ID >> 8
+            (pages,) = self.sqlite.execute("PRAGMA page_count").fetchone()
+            if not pages:
+                raise FeedError(f"it must be a store, got an empty file: {_CREATE}")
+            if application >> 8 == APPLICATION_ID >> 8:
+                raise FeedError(f"it must be a store of this version, got one of another version: {_REPUBLISH}")
             raise FeedError(
-                f"it must be a store of this version, got a file of the application {application:#x}"
-                f"{_REPUBLISH if is_older else ''}"
+                f"it must be a store, got a SQLite database of another program (application {application:#x})"
             )
         if not self._is_own_log:
             # Once: no program can exchange the log of an open file.

@@ -721,14 +721,17 @@ class TestOpening:
         ("make", "reason"),
         [
             (lambda path: None, "No such file or directory"),
-            (lambda path: path.touch(), "application 0x0"),
+            (lambda path: path.touch(), "must be a store, got an empty file: remove it, then market-index publish"),
             (lambda path: path.mkdir(), "must be a regular file"),
             (os.mkfifo, "must be a regular file"),
             (lambda path: path.write_bytes(b"\0 not a store\n" * 99), "file is not a database"),
-            (lambda path: plain(path, "CREATE TABLE t (x)"), "got a file of the application 0x0"),
+            (
+                lambda path: plain(path, "CREATE TABLE t (x)"),
+                "got a SQLite database of another program \\(application 0x0\\)",
+            ),
             (
                 lambda path: plain(path, "PRAGMA application_id = 0x6d6b6904"),
-                "application 0x6d6b6904: .*market-index dump OLD.db > books.ndjson.*market-index publish NEW.db",
+                "got one of another version: .*market-index dump OLD.db > books.ndjson.*market-index publish NEW.db",
             ),
         ],
     )
