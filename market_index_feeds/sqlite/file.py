@@ -57,8 +57,8 @@ COMMIT;
 class Connection:
     """An open file, for one thread at a time. `file` is its identity. Texts are read as bytes.
 
-    It reads nothing yet. If another file is renamed over it while it is opened, it is not `is_in_place`. Raises
-    `OSError`, `sqlite3.Error`, and `FeedError` if it is not a regular file with one name.
+    Opening it reads nothing. If another file is renamed over it meanwhile, `is_in_place` is False. Raises `OSError`,
+    `sqlite3.Error`, and `FeedError` if it is not a regular file with one name.
     """
 
     def __init__(self, path: Path, mode: Literal["ro", "rw"], wait: float) -> None:
@@ -83,7 +83,8 @@ class Connection:
     def require_store(self) -> None:
         """Raise `FeedError` if the file is not a store, or if its log belongs to another file.
 
-        Within a transaction: then no part of the log that it does not read is moved.
+        Call it within a transaction. Meanwhile, no process moves changes from the log into the file that are later than
+        what the transaction reads.
         """
         (application,) = self.sqlite.execute("PRAGMA application_id").fetchone()
         if application != APPLICATION_ID:
@@ -133,7 +134,7 @@ def _identity(path: Path) -> Identity:
 
 
 def _require_one_name(path: Path) -> None:
-    """Raise `FeedError` if the file has more than one name: SQLite would have a log for each. Links do no harm."""
+    """Raise `FeedError` if the file has more than one name: each would have a log. Symbolic links do no harm."""
     name = os.fsencode(os.path.realpath(path))
     mounts: list[bytes] = []
     with suppress(OSError):  # not Linux
@@ -179,7 +180,7 @@ def errors(path: Path) -> Iterator[None]:
     """Convert errors of the file and of SQLite into `FeedError`, with a remedy where there is one."""
     try:
         yield
-    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:  # the last one if a damaged schema is in a message
+    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:  # a message of SQLite may quote a damaged schema
         remedy, code = "", code_of(error) if isinstance(error, sqlite3.Error) else 0
         if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
             remedy = f" (this user must be able to read {path.name}, and to write its folder and {path.name}-wal, -shm)"
@@ -204,7 +205,7 @@ def is_sqlite(path: str) -> bool:
             state_of_file(file.absolute())
             return True
     except sqlite3.Error as error:
-        # What cannot be read is described better by what reads lines.
+        # A file that cannot be read: the reader of lines has the better error.
         return code_of(error) not in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN}
     except (FeedError, OSError, ValueError):
         pass

@@ -38,8 +38,11 @@ def state_of_file(path: Path) -> State:
 def belongs_to(log: Path, file: State, read: State) -> bool:
     """Whether a log belongs to a file, given the states of the file alone and of both together.
 
-    It does so if its first change follows that of the file, or if the state of the file is one of the log, of which a
-    part was moved into the file. A log with all pages, as after a restore with SQLite's own means, belongs to any file.
+    It does in three cases:
+
+    - Its first change follows the last one of the file.
+    - It leads through the state of the file, because a part of it was moved into the file.
+    - It has all pages, as after a restore with SQLite's own means. Then nothing of the file is read.
     """
     pages, states, has_all = dict[int, bytes](), list[State](), False
     with log.open("rb", buffering=0) as opened:
