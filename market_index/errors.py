@@ -35,6 +35,7 @@ __all__ = [
     "InvalidTokens",
     "MarketIndexError",
     "PriceOutOfRange",
+    "missing_extra",
     "safe_repr",
 ]
 
@@ -97,6 +98,22 @@ def require_iterable(name: str, values: object, of: str) -> None:
     # Half the time of `isinstance` with an abstract class; each change of a book comes here.
     if not hasattr(values, "__iter__"):
         raise InvalidOrderBook(f"{name} must be a list of {of}, got {type(values).__name__}: {safe_repr(values)}")
+
+
+def missing_extra(user: str, extra: str, missing: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return an error that says what needs an extra of this project, and how to install it.
+
+    >>> print(missing_extra("serve", "server", ModuleNotFoundError(name="uvicorn")))
+    serve needs the extra server: pip install '.[server]' in a clone of the project (uvicorn is not installed)
+
+    Args:
+        user: What needs the extra: a command, a module, or the name of a feed or a store.
+        extra: The name of the extra.
+        missing: The error of the import that failed.
+    """
+    package = (missing.name or "a package").partition(".")[0]
+    remedy = f"pip install '.[{extra}]' in a clone of the project ({package} is not installed)"
+    return ModuleNotFoundError(f"{user} needs the extra {extra}: {remedy}", name=missing.name)
 
 
 def safe_repr(value: object) -> str:

@@ -31,7 +31,7 @@ from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from market_index.assets import ADA, MAX_ASSET_NAME_LENGTH, POLICY_ID_LENGTH, AssetId
 from market_index.display.tokens import MAX_DECIMALS, Token, Tokens
-from market_index.errors import safe_repr
+from market_index.errors import missing_extra, safe_repr
 from market_index.freshness import Freshness
 from market_index.index import MarketIndex
 from market_index.levels import MAX_LIQUIDITY, Levels, PriceLevel
@@ -45,10 +45,7 @@ try:
     from hypothesis import strategies as st
     from hypothesis.errors import InvalidArgument
 except ModuleNotFoundError as _missing:
-    raise ModuleNotFoundError(
-        f"{__name__} needs {_missing.name}, which comes with its extra: pip install '.[hypothesis]'",
-        name=_missing.name,
-    ) from None
+    raise missing_extra(__name__, "hypothesis", _missing) from None
 
 __all__ = [
     "amounts",

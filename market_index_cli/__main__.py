@@ -20,7 +20,9 @@ def run() -> None:
     except ModuleNotFoundError as missing:
         if missing.name != "click":
             raise
-        sys.stderr.write("market-index needs click, which comes with its extra: pip install '.[cli]'\n")
+        from market_index.errors import missing_extra  # noqa: PLC0415  # not before Ctrl-C is handled
+
+        sys.stderr.write(f"{missing_extra('market-index', 'cli', missing)}\n")
         sys.exit(2)
     with output_errors():
         signal.signal(signal.SIGINT, interrupt)

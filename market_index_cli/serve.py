@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from market_index.errors import safe_repr
+from market_index.errors import missing_extra, safe_repr
 from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, EXIT_USAGE, Failed
 from market_index_cli.options import HEADERS, LOG_FORMAT, LOG_LEVEL, SECONDS, converted, option
 
@@ -135,7 +135,5 @@ def serve(**arguments: Any) -> None:
     try:
         from market_index_cli.server.serving import Settings, run  # noqa: PLC0415  # other commands need no web stack
     except ModuleNotFoundError as missing:
-        package = (missing.name or "").partition(".")[0]
-        message = f"serve needs {package}, which comes with its extra: pip install '.[server]'"
-        raise Failed(EXIT_USAGE, message) from None
+        raise Failed(EXIT_USAGE, str(missing_extra("serve", "server", missing))) from None
     raise SystemExit(run(Settings(**arguments)))

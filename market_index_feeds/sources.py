@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from attrs import field, frozen
 
 from market_index import MarketIndexError, Pair
-from market_index.errors import safe_repr
+from market_index.errors import missing_extra, safe_repr
 from market_index_feeds.book_lines import BookLines
 from market_index_feeds.errors import FeedError, StoreError, reason_of
 from market_index_feeds.feed import Feed
@@ -125,13 +125,10 @@ class Kind:
         """Raise an error that names the extra to install, if a package is missing."""
         try:
             yield
-        except ModuleNotFoundError:
+        except ModuleNotFoundError as missing:
             if self.extra is None:
                 raise
-            raise error(
-                f"{self.shown(name)} cannot be opened: the extra {self.extra} must be installed "
-                f"(pip install '.[{self.extra}]')"
-            ) from None
+            raise error(str(missing_extra(self.shown(name), self.extra, missing))) from None
 
 
 def kind_of(name: str) -> Kind:

@@ -69,7 +69,7 @@ class CheckedChange:
     def differences(self, stored: Version) -> tuple[dict[Pair, bytes], set[Pair]]:
         """Return the bodies to write, and the pairs to retract, if `stored` is the content of the store.
 
-        All books of an update are written. A whole content leaves a book that is equal to the stored one.
+        An update writes all of its books. A replacement writes no book that is equal to the stored one.
         """
         pairs = {pair for pair in {*stored.index, *stored.invalid} if pair is not None}
         if not self.is_whole:

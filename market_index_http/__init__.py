@@ -6,12 +6,11 @@ Two sub-packages have optional routes. They are loaded only if you import them:
 - `market_index_http.operating`: probes, metrics, and the description of the API.
 """
 
+from market_index.errors import missing_extra
+
 try:
     from market_index_http.app import create_app
 except ModuleNotFoundError as _missing:
-    raise ModuleNotFoundError(
-        f"market_index_http needs {_missing.name}, which comes with its extra: pip install '.[http]'",
-        name=_missing.name,
-    ) from None
+    raise missing_extra("market_index_http", "http", _missing) from None
 
 __all__ = ["create_app"]

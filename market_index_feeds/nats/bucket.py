@@ -64,7 +64,7 @@ _EDIT: Final = "--max-msgs-per-subject=1 --max-age=0s --discard=new --retention=
 class State:
     """A bucket as its leader reports it: its time of creation, its last sequence, its numbers of messages and bytes.
 
-    A deleted key counts, because a message deletes it.
+    A deleted key counts as one message: the one that deletes it.
     """
 
     created: str
@@ -127,7 +127,7 @@ class Bucket:
         await self.state()
 
     async def state(self) -> State:
-        """Return the state of the bucket. So each reader and publisher also checks its configuration.
+        """Return the state of the bucket. Each call also checks its configuration.
 
         Raises `Unreachable` or `Rejected`.
         """
@@ -170,8 +170,8 @@ class Bucket:
 
         Raises:
             NotStored: They are not stored.
-            Rejected: They are not stored, and trying again does not help; with a code of `WRONG_SEQUENCE` because of
-                another change.
+            Rejected: They are not stored, and trying again does not help. With a code of `WRONG_SEQUENCE`, another
+                change was stored before.
             Unreachable: They may be stored, now or later.
         """
         client = await self.connection.client()
@@ -267,7 +267,9 @@ def _content_of(reply: Msg) -> Any:
     code, text = error.get("err_code", 0), shown_text(str(error.get("description")))
     if code in _RETRYABLE or (error.get("code") == 503 and code != _STORE_FAILED):
         raise NotStored(text)
-    raise Rejected("there is no such bucket" if code == NO_BUCKET else text, code)
+    if code == NO_BUCKET:
+        text = "there is no such bucket (market-index publish STORE BOOKS creates it)"
+    raise Rejected(text, code)
 
 
 def _require_settings(config: Mapping[str, Any]) -> None:

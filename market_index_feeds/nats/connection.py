@@ -53,7 +53,7 @@ IDLE_SECONDS: Final = 1.0
 """After this time without a request, a connection is checked before it is used."""
 
 LIBRARY_SECONDS: Final = 600
-"""Timeout of requests of the library, which ours precede."""
+"""Timeout of the library for a request: so long that ours always comes first."""
 
 _CLOSE_SECONDS: Final = 0.2
 _PING_SECONDS: Final = 30
@@ -121,8 +121,8 @@ class Connection:
     async def retried(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
         """Return the result of the work, retried with backoff while it raises `Unreachable`, for some seconds.
 
-        Its requests have no longer timeouts. With 0 seconds, it is tried once, with the usual timeouts. Raises the last
-        `Unreachable`, and any other error.
+        No request waits longer than until then. With 0 seconds, the work is tried once, with the usual timeouts. Raises
+        the last `Unreachable`, and any other error.
         """
         until, backoff = monotonic() + seconds, 0.0
         self._deadline = until if seconds else inf

@@ -130,7 +130,7 @@ class NatsSource(Source):
     def take_over(
         self, books: Collection[OrderBook], gone: Collection[Pair], record: Record, position: Position
     ) -> None:
-        """Change `content` as a batch did that this process has stored, after the content that was read."""
+        """Apply a batch to `content`: this process has stored it directly after what was read."""
         keys = {key_of(pair) for pair in [*[book.pair for book in books], *gone]} or {HEARTBEAT_KEY}
         self._run.keys |= keys
         self._run.sequence = position.number

@@ -12,17 +12,18 @@ what the content is now:
     WHOLE       known as a whole: it was replaced or read, and since then only publishers have changed it
     MIXED       all else: a later change was not finished, or another program has written
 
-An as_of describes all books, so only a WHOLE content has one. The last batch of a change makes the content WHOLE if its
-publisher knows the content. That is so
+An as_of describes all books, so only a WHOLE content has one. The last batch of a change makes the content WHOLE in
+three cases:
 
-- for a replacement, and for a change of a content that was read;
-- if the content was NOTHING or WHOLE before;
-- if it was so before the first batch of this change. Then `pending` is the id of the batch before. A change of another
-  publisher between the two inherits it. A second change of several batches ends it, and so does a write by another
-  program, which has no record, or a rollback of the servers.
+- The change is a replacement, or a change of a content that was read.
+- The content was NOTHING or WHOLE before the batch.
+- The content was NOTHING or WHOLE before the first batch of the change, and since then only publishers have changed it.
+  `pending` proves that: each batch but the last one writes its id there, and a change of one batch by another publisher
+  copies it. It is lost by a second change of several batches, by a write of another program, which has no record, and
+  by a rollback of the servers.
 
-Any publisher may write after any record. If a publisher is killed between its batches, nothing is pending that will be
-finished, and the content stays MIXED until it is replaced.
+Any publisher may write after any record. If a publisher is killed between its batches, its change stays pending without
+an end, and the content stays MIXED until it is replaced, or changed after it was read.
 """
 
 from __future__ import annotations

@@ -30,8 +30,9 @@ Identity: TypeAlias = tuple[int, int]
 
 _BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
+_CREATE: Final = "remove it, then market-index publish STORE BOOKS creates a store"
 _REPUBLISH: Final = (
-    ": write its books with the release that made it (market-index dump OLD.db > books.ndjson), and publish them into"
+    "write its books with the release that made it (market-index dump OLD.db > books.ndjson), and publish them into"
     " a new store (market-index publish NEW.db books.ndjson)"
 )
 _TEXT_SUFFIXES: Final = {".csv", ".gz", ".json", ".jsonl", ".ndjson"}
@@ -56,8 +57,8 @@ COMMIT;
 class Connection:
     """An open file, for one thread at a time. `file` is its identity. Texts are read as bytes.
 
-    It reads nothing yet. If another file is renamed over it while it is opened, it is not `is_in_place`. Raises
-    `OSError`, `sqlite3.Error`, and `FeedError` if it is not a regular file with one name.
+    Opening it reads nothing. If another file is renamed over it meanwhile, `is_in_place` is False. Raises `OSError`,
+    `sqlite3.Error`, and `FeedError` if it is not a regular file with one name.
     """
 
     def __init__(self, path: Path, mode: Literal["ro", "rw"], wait: float) -> None:
@@ -82,14 +83,18 @@ class Connection:
     def require_store(self) -> None:
         """Raise `FeedError` if the file is not a store, or if its log belongs to another file.
 
-        Within a transaction: then no part of the log that it does not read is moved.
+        Call it within a transaction. Meanwhile, no process moves changes from the log into the file that are later than
+        what the transaction reads.
         """
         (application,) = self.sqlite.execute("PRAGMA application_id").fetchone()
         if application != APPLICATION_ID:
-            is_older = application >> 8 == APPLICATION_ID >> 8
+            (pages,) = self.sqlite.execute("PRAGMA page_count").fetchone()
+            if not pages:
+                raise FeedError(f"it must be a store, got an empty file: {_CREATE}")
+            if application >> 8 == APPLICATION_ID >> 8:
+                raise FeedError(f"it must be a store of this version, got one of another version: {_REPUBLISH}")
             raise FeedError(
-                f"it must be a store of this version, got a file of the application {application:#x}"
-                f"{_REPUBLISH if is_older else ''}"
+                f"it must be a store, got a SQLite database of another program (application {application:#x})"
             )
         if not self._is_own_log:
             # Once: no program can exchange the log of an open file.
@@ -129,7 +134,7 @@ def _identity(path: Path) -> Identity:
 
 
 def _require_one_name(path: Path) -> None:
-    """Raise `FeedError` if the file has more than one name: SQLite would have a log for each. Links do no harm."""
+    """Raise `FeedError` if the file has more than one name: each would have a log. Symbolic links do no harm."""
     name = os.fsencode(os.path.realpath(path))
     mounts: list[bytes] = []
     with suppress(OSError):  # not Linux
@@ -175,7 +180,7 @@ def errors(path: Path) -> Iterator[None]:
     """Convert errors of the file and of SQLite into `FeedError`, with a remedy where there is one."""
     try:
         yield
-    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:  # the last one if a damaged schema is in a message
+    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:  # a message of SQLite may quote a damaged schema
         remedy, code = "", code_of(error) if isinstance(error, sqlite3.Error) else 0
         if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
             remedy = f" (this user must be able to read {path.name}, and to write its folder and {path.name}-wal, -shm)"
@@ -200,7 +205,7 @@ def is_sqlite(path: str) -> bool:
             state_of_file(file.absolute())
             return True
     except sqlite3.Error as error:
-        # What cannot be read is described better by what reads lines.
+        # A file that cannot be read: the reader of lines has the better error.
         return code_of(error) not in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN}
     except (FeedError, OSError, ValueError):
         pass

@@ -38,8 +38,11 @@ def state_of_file(path: Path) -> State:
 def belongs_to(log: Path, file: State, read: State) -> bool:
     """Whether a log belongs to a file, given the states of the file alone and of both together.
 
-    It does so if its first change follows that of the file, or if the state of the file is one of the log, of which a
-    part was moved into the file. A log with all pages, as after a restore with SQLite's own means, belongs to any file.
+    It does in three cases:
+
+    - Its first change follows the last one of the file.
+    - It leads through the state of the file, because a part of it was moved into the file.
+    - It has all pages, as after a restore with SQLite's own means. Then nothing of the file is read.
     """
     pages, states, has_all = dict[int, bytes](), list[State](), False
     with log.open("rb", buffering=0) as opened:
@@ -75,10 +78,10 @@ def _transactions(log: FileIO, header: bytes) -> Iterator[tuple[dict[int, bytes]
             new = {}
 
 
-def _followed_by(pages: Mapping[int, bytes]) -> int:
-    """Return the number of the change that is followed by the one of these pages."""
+def _followed_by(pages: Mapping[int, bytes]) -> object:
+    """Return the number of the change that is followed by the one of these pages; anything else if they are damaged."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(pages[1][:18] + b"\1\1" + pages[1][20:] + pages[2])  # as a file without a log
         connection.execute("PRAGMA writable_schema = ON")  # otherwise it rejects a file without its last pages
-        (follows,) = connection.execute("SELECT follows FROM last").fetchone()
-        return int(follows)
+        (follows,) = connection.execute("SELECT follows FROM last").fetchone() or (None,)
+        return follows

@@ -55,10 +55,10 @@ class SqliteStore(Store):
         if create and not self._path.exists():
             create_file(self._path)
         require_file(self._path)
-        # It reads nothing yet. Closing a connection that has read a log copies the log into the file.
+        # It reads nothing yet: a connection that has read a log copies it into the file when it is closed.
         self._connection = Connection(self._path, "rw", self._wait)
         try:
-            # So another connection, which is read-only, checks whether it is the log of this file.
+            # So a read-only connection checks first whether it is the log of this file.
             with closing(Connection(self._path, "ro", self._wait)) as reader, reader.transaction("BEGIN"):
                 reader.require_store()
             self._require_in_place()
@@ -104,12 +104,12 @@ class SqliteStore(Store):
                 put_change(sqlite, row)
                 self._require_in_place()
         with suppress(OSError):
-            # SQLite does nothing after a commit that the system reports to readers.
+            # It wakes the readers: SQLite does nothing after a commit that the system could report to them.
             os.utime(self._path)
         return Receipt(published, retracted, position=position, freshness=row.freshness)
 
     def _close(self) -> None:
-        """Move the log into the file, unless others keep that from it, and close it."""
+        """Move the log into the file, unless another program prevents that, and close it."""
         self._checkpointer.close()
         with suppress(sqlite3.Error):
             if self._connection.is_in_place:

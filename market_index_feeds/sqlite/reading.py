@@ -17,7 +17,7 @@ from market_index_feeds.sqlite.file import Connection, Identity, errors, require
 from market_index_feeds.sqlite.rows import ROWS, Rows, is_in_history, last_change
 
 READ_WAIT_SECONDS: Final = 1.0
-"""Timeout of a reader for the recovery of the log of a killed writer, which is all that blocks a reader."""
+"""How long a reader waits while another process recovers the log of a killed writer. Nothing else blocks a reader."""
 
 
 @final

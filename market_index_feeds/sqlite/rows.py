@@ -23,7 +23,7 @@ MAX_CHANGES: Final = 100_000
 With 1,000, a reader that needs 9 s for all rows never catches up with 900 changes per second.
 """
 
-# A name of another type would be a second row of its pair.
+# A text and a blob of the same bytes are two keys, so a pair could have two rows. Only the text counts.
 ROWS: Final = "SELECT rowid, CASE typeof(pair) WHEN 'text' THEN pair END, revision, digest, body FROM books"
 _PUT: Final = """
 INSERT INTO books (pair, revision, digest, body) VALUES (?, ?, ?, ?)
@@ -39,7 +39,7 @@ _NO_MATCH: Final = "must match its digest (it is damaged, or another program wro
 class Change:
     """A change: where the store is after it, the freshness of all books, and the number of rows of `books`.
 
-    If `is_damaged`, the row of the last change is invalid, and the others are not known.
+    If `is_damaged`, the row of the last change is invalid, and the other attributes are not known.
     """
 
     position: Position
@@ -77,7 +77,7 @@ def put_change(sqlite: sqlite3.Connection, change: Change) -> None:
 
 
 def is_in_history(sqlite: sqlite3.Connection, position: Position) -> bool:
-    """Whether the content derives from that at a position, so that only rows of later revisions differ."""
+    """Whether the content follows from the content at a position, so that only rows of later revisions differ."""
     found = sqlite.execute("SELECT 1 FROM changes WHERE revision = ? AND token = ?", (position.number, position.run))
     return found.fetchone() is not None
 
@@ -134,7 +134,7 @@ class Rows:
     If a damaged index has let a pair have two rows, the one that was inserted later counts.
 
     `invalid` has the place, the pair and the fault of each, by its rowid. The pair is None if the name and the body do
-    not agree on one. The rowid 0 is that of the row of the last change, and -1 that of rows that are missing.
+    not agree on one. The row of the last change is under 0, and rows that are missing are under -1.
     """
 
     def __init__(self, change: Change) -> None:

@@ -13,7 +13,7 @@ from typing import Final, final
 from starlette.requests import Request
 
 from market_index import LiveIndex
-from market_index.errors import safe_repr
+from market_index.errors import missing_extra, safe_repr
 from market_index_http.bodies import NOT_STORED, Response, text_response
 from market_index_http.operating.probes import Health
 from market_index_http.routes import ExactRoute
@@ -24,10 +24,7 @@ try:
     from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
     from prometheus_client.registry import Collector
 except ModuleNotFoundError as _missing:
-    raise ModuleNotFoundError(
-        f"metrics need {_missing.name}, which comes with the extra metrics: pip install '.[metrics]'",
-        name=_missing.name,
-    ) from None
+    raise missing_extra("Metrics", "metrics", _missing) from None
 
 # The names and labels are those of 0.0.4, which every Prometheus reads.
 _FIELDS: Final = (*NOT_STORED, (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"))

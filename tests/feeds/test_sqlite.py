@@ -355,11 +355,13 @@ class TestOtherFileAtThePath:
         states = [CONTENT]
         for number in range(1, 4):
             states.append(states[-1] | {number: "9"})
-        for _ in range(flips):
-            at = randomly.randrange(len(log))
+        row = log.index(b"slot 1") - 16  # of the last change: its token is before the as_of
+        places = [at for at in range(row - 20, row) for _ in range(8)]
+        places += [randomly.randrange(len(log)) for _ in range(flips)]
+        for number, at in enumerate(places):
             for suffix in ("", "-shm"):
                 Path(f"{copy}{suffix}").unlink(missing_ok=True)
-            Path(f"{copy}-wal").write_bytes(log[:at] + bytes([log[at] ^ 1 << randomly.randrange(8)]) + log[at + 1 :])
+            Path(f"{copy}-wal").write_bytes(log[:at] + bytes([log[at] ^ 1 << number % 8]) + log[at + 1 :])
             shutil.copyfile(filled, copy)
             with suppress(FeedError):
                 assert read(copy) in states, at
@@ -719,14 +721,17 @@ class TestOpening:
         ("make", "reason"),
         [
             (lambda path: None, "No such file or directory"),
-            (lambda path: path.touch(), "application 0x0"),
+            (lambda path: path.touch(), "must be a store, got an empty file: remove it, then market-index publish"),
             (lambda path: path.mkdir(), "must be a regular file"),
             (os.mkfifo, "must be a regular file"),
             (lambda path: path.write_bytes(b"\0 not a store\n" * 99), "file is not a database"),
-            (lambda path: plain(path, "CREATE TABLE t (x)"), "got a file of the application 0x0"),
+            (
+                lambda path: plain(path, "CREATE TABLE t (x)"),
+                "got a SQLite database of another program \\(application 0x0\\)",
+            ),
             (
                 lambda path: plain(path, "PRAGMA application_id = 0x6d6b6904"),
-                "application 0x6d6b6904: .*market-index dump OLD.db > books.ndjson.*market-index publish NEW.db",
+                "got one of another version: .*market-index dump OLD.db > books.ndjson.*market-index publish NEW.db",
             ),
         ],
     )

@@ -217,7 +217,7 @@ EXITS = """
     publish new.db replay:damaged.gz
 3 nowhere/new.db cannot be opened: No such file or directory
     publish nowhere/new.db books.ndjson
-3 other.db cannot be opened: it must be a store of this version, got a file of the application 0x0
+3 other.db cannot be opened: it must be a store, got a SQLite database of another program (application 0x0)
     serve other.db
     relay other.db new.db
     relay books.ndjson other.db
@@ -228,6 +228,9 @@ EXITS = """
     book other.db ADA IUSD --watch
     publish other.db books.ndjson
     retract other.db ADA IUSD
+3 empty.db cannot be opened: it must be a store, got an empty file: remove it, then market-index publish STORE BOOKS *
+    serve empty.db
+    publish empty.db books.ndjson
 3 text cannot be opened: file is not a database (lines of order books need another name, such as text.ndjson)
     publish text books.ndjson
     relay books.ndjson text
@@ -318,7 +321,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (made / "recording").write_text(SAMPLE.read_text() + '{"as_of": "slot 1"}\n')
     (made / "text").write_text("# A page\n")
     (made / "events").write_text('{"reset": true}\n')
-    (made / "blank").touch()
+    for name in ("blank", "empty.db"):
+        (made / name).touch()
     (made / "mixed").write_text(LINES[0] + "nonsense\n")
     (made / "retract").write_text(json.dumps({"retract": True, "base": "ADA", "quote": BOOK["quote"]}) + "\n")
     (made / "link.db").symlink_to("market.db")

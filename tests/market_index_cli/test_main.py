@@ -60,15 +60,13 @@ def test_only_serve_imports_a_web_stack_and_no_file_needs_nats(store: Path):
 
 
 @pytest.mark.parametrize(
-    ("missing", "command", "message"),
-    [
-        ("click", "pairs", "market-index needs click, which comes with its extra: pip install '.[cli]'"),
-        ("starlette", "serve", "Error: serve needs starlette, which comes with its extra: pip install '.[server]'"),
-    ],
+    ("missing", "command", "user", "extra"),
+    [("click", "pairs", "market-index", "cli"), ("starlette", "serve", "Error: serve", "server")],
 )
-def test_one_line_names_the_extra_that_is_missing(missing: str, command: str, message: str):
+def test_one_line_names_the_extra_that_is_missing(missing: str, command: str, user: str, extra: str):
     done = run_python("-c", RUN, missing, "market-index", command, SAMPLE)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{message}\n")
+    remedy = f"pip install '.[{extra}]' in a clone of the project ({missing} is not installed)"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{user} needs the extra {extra}: {remedy}\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

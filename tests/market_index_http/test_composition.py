@@ -69,8 +69,8 @@ sys.modules["prometheus_client"] = None
 from market_index_http.operating import Health
 from market_index_http.operating import Metrics"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    message = "metrics need prometheus_client, which comes with the extra metrics: pip install '.[metrics]'"
-    assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message}"
+    message = "Metrics needs the extra metrics: pip install '.[metrics]' in a clone of the project"
+    assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message} (prometheus_client is not installed)"
 
 
 async def own(_: Any) -> PlainTextResponse:
