@@ -167,7 +167,10 @@ def argument(parameter: inspect.Parameter, of: Any) -> str:
     """Return an argument with its type and its default."""
     of_type = parameter.annotation
     if of_type is parameter.empty and attrs.has(of):
-        of_type = attrs.fields_dict(of)[parameter.name].type
+        # Not the type of the attrs field: cattrs resolves its text, so it depends on what was called before.
+        of_type = next(
+            found[parameter.name] for found in map(inspect.get_annotations, of.__mro__) if parameter.name in found
+        )
     prefix = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
     typed = prefix + (parameter.name if of_type is parameter.empty else f"{parameter.name}: {of_type}")
     if parameter.default is parameter.empty:
