@@ -21,13 +21,10 @@ nox.options.error_on_missing_interpreters = False
 
 PYPROJECT: Final[dict[str, Any]] = nox.project.load_toml(str(ROOT / "pyproject.toml"))
 PYTHONS: Final = nox.project.python_versions(PYPROJECT)
-NOT_DECLARED: Final = "3.14t"
-"""The build without the global interpreter lock, which no classifier names; tested where there is one."""
-
 INSTALLED: Final = ("--editable", ".[server,hypothesis,ledger,nats]", "--group", "test")
 
 
-@nox.session(python=[*PYTHONS, NOT_DECLARED])
+@nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """Run the tests with the newest dependencies."""
     session.install(*INSTALLED)

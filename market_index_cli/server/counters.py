@@ -8,8 +8,7 @@ Theory of operation
     The counts of requests outlive their process: the next process of the row adds to them. So they never decrease,
     even if a process is killed. The gauges of a row are cleared when its process ends, and when the next one starts.
 
-    Threads of one process do not lose increments: CPython switches threads only at calls and jumps, and there is none
-    between reading a cell and writing it.
+    Only the event loop of a process counts, so no increment is lost.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Metrics(Collector):
         self._apps[app] = partial(numbers_of, live, health, streams), health, responses
 
         def count(path: str, status: int) -> None:
-            # Threads lose no increment: CPython switches threads only at calls and jumps.
+            # Only the event loop of the app counts, so no increment is lost.
             responses[path or "other", status] += 1
 
         return count

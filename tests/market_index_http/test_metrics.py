@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from math import inf
 from pathlib import Path
@@ -26,7 +25,7 @@ from tests.feed_state import FeedState
 from tests.market_index_http.books import MIDDLE, PAIR_LIST, book, fetch, numbered_pair, target
 from tests.metrics import Samples, samples_of, samples_of_text, scrape
 from tests.service import Client, Service, served
-from tests.waiting import DEADLINE_SECONDS, eventually, frequent_switches, in_thread
+from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
 BOOK = "/trading-view/order-book"
 
@@ -193,17 +192,6 @@ class TestWorkers:
         for status in (418, 599):
             counters.count(path, status)
         assert requests(samples_with(counters), OTHER, OTHER) == 2
-
-    def test_threads_lose_no_count(self):
-        counters = Counters()
-
-        def work(_: int) -> None:
-            for _ in range(50_000):
-                counters.count("/livez", 200)
-
-        with frequent_switches(), ThreadPoolExecutor(4) as threads:
-            list(threads.map(work, range(4)))
-        assert requests(samples_with(counters), "/livez", 200) == 200_000
 
 
 DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]*) \| (counter|gauge) \|", re.MULTILINE)
