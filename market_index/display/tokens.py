@@ -325,7 +325,10 @@ def _token(entry: Any) -> Token:
     properties = entry.get("metadata", entry)  # version 2 of the API has them one level deeper
     if not isinstance(properties, dict):
         raise InvalidTokens(f"metadata must be an object, got {safe_repr(properties)}")
-    return Token(AssetId.from_unit(subject), *[_value(properties, name) for name in ("ticker", "name", "decimals")])
+    token = Token(AssetId.from_unit(subject), *[_value(properties, name) for name in ("ticker", "name", "decimals")])
+    if token == Token(token.asset):
+        raise InvalidTokens(f"an entry must have a ticker, a name or decimals, got {safe_repr(entry)}")
+    return token
 
 
 def _value(properties: dict[str, Any], name: str) -> Any:
