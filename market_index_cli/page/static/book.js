@@ -1,7 +1,6 @@
 // The view of one order book: its name, identifiers, key figures, ladder and depth chart.
 
-import { add, compare, decimal, fitting, grouped, half, lastDigit, levelPrice, percent, readable } from "./exact.js";
-import { readablePrice, subtract, text } from "./exact.js";
+import { compare, decimal, fitting, grouped, levelPrice, percent, readable, readablePrice, text } from "./exact.js";
 import { element, pairName, replaceParts, setText } from "./elements.js";
 import { DepthChart } from "./chart.js";
 import { EVERY_DIGIT, grouped as groupedBook, steps } from "./grouping.js";
@@ -34,13 +33,10 @@ export function summarize(book, units, choice) {
   const bids = levels.bids.map((level) => shown(level, false));
   const asks = levels.asks.map((level) => shown(level, true));
   const spot = book.spot && units.price(book.spot.value);
-  const both = bid && ask;
-  const mid = both ? half(add(bid, ask)) : null;
-  const spread = both ? subtract(ask, bid) : null;
-  // The last digit of mid and spread is that of the prices of the book.
-  const [midText, spreadText] = [mid, spread].map((one) => both && writePrice(one, lastDigit(bid)));
   const spotText = spot ? writePrice(spot) : "none yet";
-  const share = both && percent(spread, mid);
+  const [mid, spread] = bid && ask ? [(bid + ask) / 2n, ask - bid] : [null, null];
+  const midText = mid && writePrice(mid);
+  const share = mid && percent(spread, mid);
   const state = stateOf(book);
   const sentence = {
     empty: "This order book is empty.",
@@ -54,10 +50,10 @@ export function summarize(book, units, choice) {
     [spotText, spot],
     [bids[0]?.text ?? "none", bid],
     [asks[0]?.text ?? "none", ask],
-    [both ? `${spreadText} (${share})` : "none", spread],
-    [both ? midText : "none", mid],
-  ].map(([shown, exact]) => [shown, exact ? text(exact) : ""]);
-  const middle = both ? `mid ${midText} · spread ${share}` : "no spread";
+    [mid ? `${writePrice(spread)} (${share})` : "none", spread],
+    [midText ?? "none", mid],
+  ].map(([shown, exact]) => [shown, exact == null ? "" : text(exact)]);
+  const middle = mid ? `mid ${midText} · spread ${share}` : "no spread";
   return { bids, asks, spot, spotText, mid, midText, facts, state, sentence, middle, units, write, writePrice };
 }
 

@@ -1,7 +1,6 @@
 // The depth chart: the cumulative value of each side up to each price, which is the ladder's total.
 
 import * as exact from "./exact.js";
-import { ZERO, add, compare, subtract } from "./exact.js";
 import { svgElement, element, setText } from "./elements.js";
 import { averagePrice } from "./fills.js";
 
@@ -74,15 +73,15 @@ export class DepthChart {
 
     const { low, high, bids, asks } = visibleLevels(book);
     this.#levels = [...bids.toReversed(), ...asks];
-    const [bidTotal, askTotal] = [bids, asks].map((side) => side.at(-1)?.total ?? ZERO);
-    const most = compare(bidTotal, askTotal) > 0 ? bidTotal : askTotal;
-    const values = exact.ticks(ZERO, most, 4);
+    const [bidTotal, askTotal] = [bids, asks].map((side) => side.at(-1)?.total ?? 0n);
+    const most = bidTotal > askTotal ? bidTotal : askTotal;
+    const values = exact.ticks(0n, most, 4);
     const labels = values.map(exact.words);
     const left = 10 + Math.max(...labels.map((label) => label.length)) * DIGIT_WIDTH;
     const width = this.#width - left - RIGHT;
     const floor = HEIGHT - BOTTOM;
     const x = (price) => left + width * Math.min(Math.max(exact.position(price, low, high), 0), 1);
-    const y = (total) => floor - (floor - TOP) * exact.position(total, ZERO, most);
+    const y = (total) => floor - (floor - TOP) * exact.position(total, 0n, most);
     this.#scale = { x, y, left, width, floor, low, high };
 
     this.#drawing.append(
@@ -138,7 +137,7 @@ export class DepthChart {
   /** Return a line at a price with its name above; nothing for a price outside the chart. */
   #mark(name, price, written, height) {
     const { x, floor, left, low, high } = this.#scale;
-    if (compare(price, low) < 0 || compare(price, high) > 0) return [];
+    if (price < low || price > high) return [];
     const label = `${name} ${written}`;
     const room = (label.length * DIGIT_WIDTH) / 2;
     const at = x(price);
@@ -156,31 +155,25 @@ export class DepthChart {
  */
 export function visibleLevels(book) {
   const middle = book.mid ?? (book.bids[0] ?? book.asks[0]).value;
-  const distance = (level) => {
-    const difference = subtract(level.value, middle);
-    return difference.coefficient < 0n ? exact.times(difference, -1n) : difference;
-  };
+  const distance = ({ value }) => (value > middle ? value - middle : middle - value);
   // The best levels of a crossed book may be too far away to draw. The totals include them.
   const best = [["Bids", book.bids], ["Asks", book.asks]].map(([name, side]) => withTotals(side, name, book.units));
-  const distances = best.flat().map(distance).sort(compare);
-  const reach = exact.times(distances[Math.floor((distances.length - 1) / 2)], REACH_FACTOR);
-  const isNear = (level) => reach.coefficient === 0n || compare(distance(level), reach) <= 0;
+  const distances = best.flat().map(distance).sort(exact.compare);
+  const reach = distances[Math.floor((distances.length - 1) / 2)] * REACH_FACTOR;
+  const isNear = (level) => reach === 0n || distance(level) <= reach;
   const [bids, asks] = best.map((side) => side.filter(isNear));
-  const prices = [...bids, ...asks].map((level) => level.value).sort(compare);
+  const prices = [...bids, ...asks].map((level) => level.value).sort(exact.compare);
   let [low, high] = [prices[0], prices.at(-1)];
-  if (book.spot && isNear({ value: book.spot })) [low, , high] = [low, book.spot, high].sort(compare);
-  const span = subtract(high, low);
+  if (book.spot && isNear({ value: book.spot })) [low, , high] = [low, book.spot, high].sort(exact.compare);
   // The margin at each end is 5 % of the range; around a single price, half of that price.
-  const twentieth = { coefficient: span.coefficient * 5n, places: span.places + 2 };
-  const margin = span.coefficient === 0n ? exact.half(high) : twentieth;
-  const lowest = subtract(low, margin);
-  return { low: lowest.coefficient < 0n ? ZERO : lowest, high: add(high, margin), bids, asks };
+  const margin = high === low ? high / 2n : (high - low) / 20n;
+  return { low: low > margin ? low - margin : 0n, high: high + margin, bids, asks };
 }
 
 function withTotals(levels, side, units) {
-  let [total, amount] = [ZERO, 0n];
+  let [total, amount] = [0n, 0n];
   return levels.slice(0, MAX_LEVELS).map((level) => {
-    total = add(total, units.worth(level));
+    total += units.worth(level);
     amount += level.amount;
     return { ...level, side, total, sum: amount };
   });
@@ -189,8 +182,7 @@ function withTotals(levels, side, units) {
 /** Return the sentence about a level: its price, and what a market order down to it, or up to it, trades. */
 export function readout({ side, value, total, sum }, { units, write, writePrice }) {
   const [isPurchase, amount] = [side === "Asks", units.amount(sum)];
-  // Both are in the same units, so that their quotient is a price in these units.
-  const average = averagePrice({ filled: amount.coefficient, paid: exact.shifted(total, amount.places) }, isPurchase);
+  const average = averagePrice(total, amount, isPurchase);
   const [order, trade] = isPurchase ? ["buying", "costs"] : ["selling", "brings"];
   return `${isPurchase ? "Ask" : "Bid"} ${exact.fitting(value)}: ${order} ${write(amount)} up to here ${trade} ` +
     `${write(total)}, on average ${writePrice(average)}.`;

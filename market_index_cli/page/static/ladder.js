@@ -1,7 +1,7 @@
 // The ladder: asks above bids, the best of each in the middle, with the amount and the value at each price, and the
 // running total of the values.
 
-import { ZERO, add, compare, grouped, position, text } from "./exact.js";
+import { counted, grouped, position, text } from "./exact.js";
 import { element, setChildren, setText } from "./elements.js";
 
 const INITIAL_LEVELS = 50;
@@ -70,7 +70,7 @@ export class Ladder {
   #show() {
     const { asks, bids, middle } = this.#book;
     const rows = [this.#asks.rows(asks, this.#book), this.#bids.rows(bids, this.#book)];
-    const largest = rows.flat().reduce((most, { worth }) => (compare(worth, most) > 0 ? worth : most), ZERO);
+    const largest = rows.flat().reduce((most, { worth }) => (worth > most ? worth : most), 0n);
     const lengths = rows.flat().map((row) => decimalPlaces(row.priceText).length);
     this.#table.style.setProperty("--places", `${Math.max(0, ...lengths)}ch`);
     this.#asks.show(rows[0], largest, asks.length);
@@ -111,11 +111,11 @@ class Side {
   rows(levels, { units, write }) {
     const before = new Map((this.#levels ?? levels).map((level) => [level.price, level.amount]));
     this.#levels = levels;
-    let total = ZERO;
+    let total = 0n;
     return levels.slice(0, this.#shown).map((level) => {
       const { price, amount, prices } = level;
       const worth = units.worth(level);
-      total = add(total, worth);
+      total += worth;
       return {
         price,
         priceText: level.text,
@@ -139,13 +139,12 @@ class Side {
       const row = this.#rows.get(shown.price);
       for (const name of COLUMNS) setText(row[name], shown[name]);
       row.node.title = shown.tooltip;
-      row.bar.style.width = `${100 * position(shown.worth, ZERO, largest)}%`;
+      row.bar.style.width = `${100 * position(shown.worth, 0n, largest)}%`;
       if (shown.isChanged) row.amount.animate(CHANGED, CHANGED_MILLISECONDS);
     }
     const hidden = count - rows.length;
     this.more.hidden = hidden === 0;
-    const next = grouped(BigInt(Math.min(hidden, MORE_LEVELS)));
-    setText(this.more, `${grouped(BigInt(hidden))} more ${this.#others}: show ${next}`);
+    setText(this.more, `${counted(hidden)} more ${this.#others}: show ${counted(Math.min(hidden, MORE_LEVELS))}`);
   }
 }
 

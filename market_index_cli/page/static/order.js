@@ -1,8 +1,8 @@
 // What a market order of an amount costs or brings.
 
-import { grouped, levelPrice, percent, typed } from "./exact.js";
+import { grouped, levelPrice, percent, typed, whole } from "./exact.js";
 import { element, setText } from "./elements.js";
-import { averagePrice, simulateFill, slippage } from "./fills.js";
+import { averagePrice, simulateFill } from "./fills.js";
 
 export class MarketOrder {
   #side = element("select", { "aria-label": "Order" }, ...["Buy", "Sell"].map((name) => element("option", {}, name)));
@@ -40,11 +40,12 @@ export function orderSentence(book, units, isPurchase, entered, names) {
   if (number === null) return entered.trim() ? "The amount must be a number, such as 1,500.5." : "";
   const levels = isPurchase ? book.asks : book.bids;
   const fill = simulateFill(levels, units.smallest(number));
-  const average = averagePrice(fill, isPurchase);
-  if (average === null) return levels.length > 0 ? "The amount must be above 0." : "There is no order to trade with.";
-  const worse = percent(slippage(average, levels[0].value), levels[0].value);
+  if (fill.filled === 0n) return levels.length > 0 ? "The amount must be above 0." : "There is no order to trade with.";
+  const average = averagePrice(fill.paid, whole(fill.filled), isPurchase);
+  const best = levels[0].value;
+  const slippage = percent(isPurchase ? average - best : best - average, best);
   const trade = `${isPurchase ? "Buying" : "Selling"} ${grouped(units.amount(fill.filled))} ${names.base}`;
   const paid = `${isPurchase ? "costs" : "brings"} ${grouped(units.value(fill.paid))} ${names.quote}`;
   const limit = fill.complete ? "" : " The book has no more.";
-  return `${trade} ${paid}: ${levelPrice(units.price(average), isPurchase)} on average, ${worse} worse than the best price.${limit}`;
+  return `${trade} ${paid}: ${levelPrice(units.price(average), isPurchase)} on average, ${slippage} worse than the best price.${limit}`;
 }

@@ -1,6 +1,6 @@
 // The units of the numbers of a pair: whole units by the decimals of the assets, or smallest units as in the API.
 
-import { add, product, shifted, whole } from "./exact.js";
+import { floor, product, shifted, whole } from "./exact.js";
 
 export class Units {
   #shift;
@@ -23,19 +23,19 @@ export class Units {
     return shifted(value, this.#shift - this.#places);
   }
 
-  /** Return the amount in smallest units that has this number in these units, rounded down. */
+  /** Return the integer amount in smallest units that has this number in these units, rounded down. */
   smallest(number) {
-    return shifted(number, this.#places).coefficient / 10n ** BigInt(Math.max(number.places - this.#places, 0));
+    return floor(shifted(number, this.#places));
   }
 
-  /** Return an amount, or a total, in these units. */
+  /** Return an integer amount in these units. */
   amount(amount) {
     return shifted(whole(amount), -this.#places);
   }
 
   /** Return what a level is worth: the sum of its prices times their amounts, in units of the quote. */
   worth({ prices }) {
-    return prices.map((one) => product(this.price(one.value), this.amount(one.amount))).reduce(add);
+    return prices.reduce((sum, one) => sum + product(this.price(one.value), this.amount(one.amount)), 0n);
   }
 }
 
