@@ -23,7 +23,8 @@ HEAD: Final = """\
 The output of `--help`, written by `python -m tests.cli_page`. `python -m market_index_cli` runs the same command. A
 command that needs an extra that is not [installed](index.md#install) names it.
 
-After a signal, `serve` answers requests in flight for up to 10 seconds. Then it ends with 0, as `relay` and `record` do.
+After a signal, `serve` answers requests in flight for up to 10 seconds. Then it ends with 0, as `relay` and `record`
+do.
 """
 
 
