@@ -6,7 +6,7 @@ import { DepthChart } from "./chart.js";
 import { EVERY_DIGIT, grouped as groupedBook, steps } from "./grouping.js";
 import { Ladder } from "./ladder.js";
 import { MarketOrder } from "./order.js";
-import { unitsLine } from "./units.js";
+import { unitName, unitsLine } from "./units.js";
 
 const FACTS = ["Spot", "Best bid", "Best ask", "Spread", "Mid"];
 const COPIED_MILLISECONDS = 2000;
@@ -158,7 +158,8 @@ export class BookView {
       value.classList.toggle("none", exact === "");
       node.title = exact;
     });
-    this.#order.update(value, content.units, { base: tokens.nameOf(pair.base), quote: tokens.nameOf(pair.quote) });
+    const [base, quote] = [pair.base, pair.quote].map((id) => unitName(id, tokens, isWhole));
+    this.#order.update(value, content.units, { base, quote });
     const key = `${pair.key} ${isWhole} ${choice}`;
     this.#ladder.update(content, key);
     try {

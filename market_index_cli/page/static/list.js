@@ -1,7 +1,7 @@
 // The list of pairs, with a search.
 
 import { compare, counted, decimal, fitting, lastDigit, multiple, percent, readable, readablePrice, text } from "./exact.js";
-import { whole } from "./exact.js";
+import { shifted, whole } from "./exact.js";
 import { element, pairName, setChildren, setText } from "./elements.js";
 import { fragment } from "./book.js";
 import { Tokens } from "./names.js";
@@ -10,6 +10,7 @@ import { Units } from "./units.js";
 
 const MAX_ROWS = 500;
 const MIN_IDENTIFIER_LENGTH = 4;
+const LOVELACE_PLACES = 6;
 // TOK2 before TOK10.
 const COLLATOR = new Intl.Collator("en", { numeric: true });
 
@@ -146,7 +147,7 @@ export class PairList {
     write(".bid", bid, "no bid", (price) => stepped(price, false));
     write(".ask", ask, "no ask", (price) => stepped(price, true));
     setText(link.querySelector(".spread"), spread === null ? "" : percent(spread, (bid + ask) / 2n));
-    const ada = liquidity < 0n ? "" : `₳ ${readable(whole(liquidity / 1_000_000n))}`;
+    const ada = liquidity < 0n ? "" : `±2 %: ₳ ${readable(shifted(whole(liquidity), -LOVELACE_PLACES))}`;
     setText(link.querySelector(".liquidity"), ada);
   }
 

@@ -18,7 +18,7 @@ export class MarketOrder {
     this.node.addEventListener("submit", (event) => event.preventDefault());
   }
 
-  /** Show the cost of the entered amount in this book. `names` are those of base and quote. */
+  /** Show the cost of the entered amount in this book. `names` are those of the units of base and quote. */
   update(book, units, names) {
     this.#shown = [book, units, names];
     this.#show();

@@ -39,14 +39,19 @@ export class Units {
   }
 }
 
-/** Return the sentence that names the units of a pair. Labels are isolated: they may have another direction. */
+/**
+ * Return the unit of the amounts of an asset: its name for whole units, or that of its smallest unit. Names are isolated:
+ * they may have another direction. `isOne` is for a single unit.
+ */
+export function unitName(id, tokens, isWhole, isOne = false) {
+  const name = `\u2068${tokens.nameOf(id)}\u2069`;
+  if (isWhole && tokens.decimals(id) !== null) return name;
+  if (id === "ADA") return "lovelace";
+  return `smallest unit${isOne ? "" : "s"} of ${name}${isWhole ? " (whose decimals are not known)" : ""}`;
+}
+
+/** Return the sentence that names the units of a pair. */
 export function unitsLine({ base, quote }, tokens, isWhole) {
-  const unit = (id, smallest) => {
-    const name = `\u2068${tokens.nameOf(id)}\u2069`;
-    if (isWhole && tokens.decimals(id) !== null) return name;
-    if (id === "ADA") return "lovelace";
-    return `${smallest} of ${name}${isWhole ? " (whose decimals are not known)" : ""}`;
-  };
-  const value = unit(quote, "smallest units");
-  return `Prices: ${value} for one ${unit(base, "smallest unit")}. Amounts: ${unit(base, "smallest units")}. Values: ${value}.`;
+  const [one, amounts, values] = [[base, true], [base], [quote]].map(([id, isOne]) => unitName(id, tokens, isWhole, isOne));
+  return `Prices: ${values} for one ${one}. Amounts: ${amounts}. Values: ${values}.`;
 }
