@@ -56,8 +56,8 @@ _SMALLEST_STEP: Final = Decimal("1e-28")
 _NAME_DIGITS: Final = 8
 """How many digits of a long asset name are shown in an identifier."""
 
-EXACT: Final = Context(prec=1000)
-"""A number in whole units has at most 255 more digits than one of the ledger."""
+EXACT: Final = Context(prec=200)
+"""More digits than any sum of values in whole units has."""
 
 
 @frozen

@@ -1,10 +1,10 @@
 // Exact arithmetic for the numbers of the page.
 //
-// A number is a BigInt in units of 10^-300, so it is added, subtracted and compared as it is, and multiplied by an integer.
-// No number of a book has more decimal places: a price has at most 28, and a registry moves the point by at most 255. The
+// A number is a BigInt in units of 10^-64, so it is added, subtracted and compared as it is, and multiplied by an integer.
+// No number of a book has more decimal places: a price has at most 28, and a registry moves the point by at most 19. The
 // amounts of the API are integers; `whole` makes numbers of them. Only `position` returns a float: a length on the screen.
 
-const PLACES = 300;
+const PLACES = 64;
 const ONE = 10n ** BigInt(PLACES);
 const DECIMAL = /^(\d{1,64})(?:\.(\d{1,64}))?$/;
 const FRACTION_STEPS = 1n << 40n;

@@ -169,7 +169,7 @@ class TestHumanUnits:
         assert f'<bdi title="{PAIR.base}">&lt;i&gt; 00000000</bdi>' in shown.html
         assert rows(shown)[1:] == [["base", self.NAME, PAIR.base.fingerprint], ["quote", "ADA", "-"]]
 
-    @given(drawn.order_books(max_levels=3), st.integers(0, 255), st.integers(0, 255))
+    @given(drawn.order_books(max_levels=3), st.integers(0, 19), st.integers(0, 19))
     def test_numbers_are_those_of_the_tokens(self, book: OrderBook, base: int, quote: int):
         pair = book.pair
         tokens = Tokens(

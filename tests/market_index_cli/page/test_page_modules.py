@@ -65,7 +65,7 @@ TOKENS = Tokens(
     [
         Token(token(b"SNEK"), "SNEK", decimals=0),
         Token(token(b"A  B", 2), "A B", decimals=19),
-        Token(token(b"WIDE", 3), "SNEK", decimals=255),
+        Token(token(b"WIDE", 3), "SNEK", decimals=18),
         # Their labels would be the same.
         Token(token(b"one", 4), "TWIN", decimals=6),
         Token(token(b"two", 4), "TWIN"),
