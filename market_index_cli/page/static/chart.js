@@ -1,7 +1,7 @@
 // The depth chart: the cumulative value of each side up to each price, which is the ladder's total.
 
 import * as exact from "./exact.js";
-import { svgElement, element, setText } from "./elements.js";
+import { part, setText, svgElement } from "./elements.js";
 import { averagePrice } from "./fills.js";
 
 const HEIGHT = 320;
@@ -14,26 +14,18 @@ const MAX_LEVELS = 3000;
 const ABOUT_READOUT = "Point at a price, touch it, or use the arrow keys: what an order up to there costs.";
 
 export class DepthChart {
-  #drawing = svgElement("svg", { class: "chart", role: "img", tabindex: "0", height: String(HEIGHT) });
-  #readout = element("p", { class: "readout", role: "status" });
+  #panel = part(".depth-panel");
+  #drawing = part(".chart");
+  #readout = part(".readout");
   #pointer = svgElement("line", { class: "pointer", y1: TOP, y2: HEIGHT - BOTTOM });
   /** The levels that are drawn, by price, and the one that is read out; null without one. */
   #levels = [];
   #read = null;
-  #outside = element("p", { class: "remark" });
+  #outside = part(".outside");
   #book = null;
   #key = null;
   #scale = null;
   #width = 0;
-  node = element(
-    "section",
-    { class: "panel depth-panel", "aria-label": "Depth chart" },
-    element("h3", {}, "Depth"),
-    this.#drawing,
-    this.#readout,
-    element("p", { class: "remark" }, "Sum of the values from the best price on."),
-    this.#outside,
-  );
 
   constructor() {
     new ResizeObserver(([{ contentRect }]) => {
@@ -41,7 +33,7 @@ export class DepthChart {
       this.#width = Math.round(contentRect.width);
       this.#draw();
     }).observe(this.#drawing);
-    this.#drawing.setAttribute("aria-label", "Depth chart: the arrow keys read out its levels");
+    this.#drawing.setAttribute("height", HEIGHT);
     for (const name of ["pointermove", "pointerdown"]) {
       this.#drawing.addEventListener(name, ({ clientX }) => {
         this.#pointAt(clientX - this.#drawing.getBoundingClientRect().left);
@@ -67,8 +59,8 @@ export class DepthChart {
   #draw() {
     const book = this.#book;
     this.#drawing.replaceChildren();
-    this.node.hidden = !book || book.bids.length + book.asks.length === 0;
-    if (this.node.hidden || this.#width === 0) return;
+    this.#panel.hidden = !book || book.bids.length + book.asks.length === 0;
+    if (this.#panel.hidden || this.#width === 0) return;
     this.#drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
 
     const { low, high, bids, asks } = visibleLevels(book);

@@ -7,6 +7,11 @@ export function element(name, attributes = {}, ...children) {
   return build(document.createElement(name), attributes, children);
 }
 
+/** Return the element of the book's view that a selector finds. */
+export function part(selector) {
+  return document.querySelector(`#book ${selector}`);
+}
+
 /** Return an SVG element. */
 export function svgElement(name, attributes = {}, ...children) {
   return build(document.createElementNS(SVG, name), attributes, children);

@@ -2,7 +2,7 @@
 // running total of the values.
 
 import { counted, grouped, position, text } from "./exact.js";
-import { element, setChildren, setText } from "./elements.js";
+import { element, part, setChildren, setText } from "./elements.js";
 
 const INITIAL_LEVELS = 50;
 const MORE_LEVELS = 100;
@@ -13,36 +13,13 @@ const CHANGED_MILLISECONDS = 1200;
 export class Ladder {
   #asks = new Side("ask", "asks above", () => this.#show());
   #bids = new Side("bid", "bids below", () => this.#show());
-  #middle = element("td", { colspan: "5" });
-  #table = element(
-    "table",
-    { class: "ladder" },
-    element("caption", { class: "visually-hidden" }, "Order book: asks above bids, the best of each in the middle"),
-    element(
-      "thead",
-      {},
-      element(
-        "tr",
-        {},
-        element("th", { scope: "col", class: "side" }, "Side"),
-        ...["Price", "Amount", "Value", "Total"].map((name) => element("th", { scope: "col", class: "number" }, name)),
-      ),
-    ),
-    this.#asks.body,
-    element("tbody", { class: "middle" }, element("tr", {}, this.#middle)),
-    this.#bids.body,
-  );
+  #table = part(".ladder");
+  #middle = part(".middle td");
   #book = null;
   #key = null;
   /** Scrolls the levels around the middle, which is in view until the visitor scrolls away. */
-  #scroller = element("div", { class: "levels", tabindex: "0" }, this.#asks.more, this.#table, this.#bids.more);
+  #scroller = part(".levels");
   #centre = 0;
-  node = element(
-    "section",
-    { class: "panel ladder-panel", "aria-label": "Ladder" },
-    this.#scroller,
-    element("p", { class: "remark legend" }, "Bar: value of the level. Total: value from the best price on."),
-  );
 
   constructor() {
     new ResizeObserver(() => this.#centred(() => {})).observe(this.#scroller);
@@ -85,14 +62,15 @@ class Side {
   #shown = INITIAL_LEVELS;
   #name;
   #others;
-  body;
-  more = element("button", { type: "button", class: "more" });
+  #body;
+  #more;
 
   constructor(name, others, onMore) {
     this.#name = name;
     this.#others = others;
-    this.body = element("tbody", { class: `${name}s` });
-    this.more.addEventListener("click", () => {
+    this.#body = part(`tbody.${name}s`);
+    this.#more = part(`.more.${name}s`);
+    this.#more.addEventListener("click", () => {
       this.#shown += MORE_LEVELS;
       onMore();
     });
@@ -134,7 +112,7 @@ class Side {
     const known = this.#rows;
     this.#rows = new Map(rows.map((row) => [row.price, known.get(row.price) ?? createRow(this.#name, row)]));
     const nodes = [...this.#rows.values()].map((row) => row.node);
-    setChildren(this.body, this.#name === "ask" ? nodes.reverse() : nodes);
+    setChildren(this.#body, this.#name === "ask" ? nodes.reverse() : nodes);
     for (const shown of rows) {
       const row = this.#rows.get(shown.price);
       for (const name of COLUMNS) setText(row[name], shown[name]);
@@ -143,8 +121,8 @@ class Side {
       if (shown.isChanged) row.amount.animate(CHANGED, CHANGED_MILLISECONDS);
     }
     const hidden = count - rows.length;
-    this.more.hidden = hidden === 0;
-    setText(this.more, `${counted(hidden)} more ${this.#others}: show ${counted(Math.min(hidden, MORE_LEVELS))}`);
+    this.#more.hidden = hidden === 0;
+    setText(this.#more, `${counted(hidden)} more ${this.#others}: show ${counted(Math.min(hidden, MORE_LEVELS))}`);
   }
 }
 

@@ -1,21 +1,20 @@
 // What a market order of an amount costs or brings.
 
 import { grouped, levelPrice, percent, typed, whole } from "./exact.js";
-import { element, setText } from "./elements.js";
+import { part, setText } from "./elements.js";
 import { averagePrice, simulateFill } from "./fills.js";
 
 export class MarketOrder {
-  #side = element("select", { "aria-label": "Order" }, ...["Buy", "Sell"].map((name) => element("option", {}, name)));
-  #amount = element("input", { inputmode: "decimal", maxlength: "60", autocomplete: "off", placeholder: "Amount" });
-  #unit = element("bdi");
-  #cost = element("output", { class: "cost" });
+  #form = part(".order");
+  #side = part(".order select");
+  #amount = part(".order input");
+  #unit = part(".order bdi");
+  #cost = part(".cost");
   #shown = null;
-  node = element("form", { class: "order" }, this.#side, this.#amount, this.#unit, this.#cost);
 
   constructor() {
-    this.#amount.setAttribute("aria-label", "Amount");
-    this.node.addEventListener("input", () => this.#show());
-    this.node.addEventListener("submit", (event) => event.preventDefault());
+    this.#form.addEventListener("input", () => this.#show());
+    this.#form.addEventListener("submit", (event) => event.preventDefault());
   }
 
   /** Show the cost of the entered amount in this book. `names` are those of the units of base and quote. */
