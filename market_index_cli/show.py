@@ -41,14 +41,7 @@ _OpenSource: TypeAlias = Callable[[], Feed]
 @HEADERS
 @TOKENS
 @JSON
-def pairs(
-    source: str,
-    *,
-    text: str,
-    headers: Path | None,
-    tokens: Path | None,
-    as_json: bool,
-) -> None:
+def pairs(source: str, *, text: str, headers: Path | None, tokens: Path | None, as_json: bool) -> None:
     """List the pairs of FEED.
 
     A pair has spot, best bid, best ask, spread, the number of levels, and the assets. On a terminal, it also prints

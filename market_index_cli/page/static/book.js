@@ -24,12 +24,7 @@ export function summarize(book, units, choice) {
   const write = isExact ? grouped : readable;
   const writePrice = isExact ? grouped : readablePrice;
   const levels = groupedBook(book, choice);
-  const shown = (level, isUp) => {
-    const value = units.price(level.value);
-    return { ...level, value, text: isExact ? grouped(value) : levelPrice(value, isUp) };
-  };
-  const bids = levels.bids.map((level) => shown(level, false));
-  const asks = levels.asks.map((level) => shown(level, true));
+  const [bids, asks] = [levels.bids, levels.asks].map((side, at) => withTotals(side, at === 1, units, isExact));
   const spot = book.spot && units.price(book.spot.value);
   const spotText = spot ? writePrice(spot) : "none yet";
   const [mid, spread] = bid && ask ? [(bid + ask) / 2n, ask - bid] : [null, null];
@@ -53,6 +48,17 @@ export function summarize(book, units, choice) {
   ].map(([shown, exact]) => [shown, exact == null ? "" : text(exact)]);
   const middle = mid ? `mid ${midText} · spread ${share}` : "no spread";
   return { bids, asks, spot, spotText, mid, midText, facts, state, sentence, middle, units, write, writePrice };
+}
+
+/** Return the levels of a side in the units: price and its text, value, and the sums of values and of amounts up to each. */
+function withTotals(levels, isAsk, units, isExact) {
+  let [total, sum] = [0n, 0n];
+  return levels.map((level) => {
+    const [value, worth] = [units.price(level.value), units.worth(level)];
+    total += worth;
+    sum += level.amount;
+    return { ...level, isAsk, value, worth, total, sum, text: isExact ? grouped(value) : levelPrice(value, isAsk) };
+  });
 }
 
 function stateOf({ bids: [bid], asks: [ask] }) {

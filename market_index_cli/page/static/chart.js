@@ -44,7 +44,7 @@ export class DepthChart {
       if (!step) return;
       event.preventDefault();
       const at = this.#levels.indexOf(this.#read);
-      const next = at < 0 ? this.#levels.findIndex(({ side }) => side === "Asks") : at + step;
+      const next = at < 0 ? this.#levels.findIndex(({ isAsk }) => isAsk) : at + step;
       this.#readOut(this.#levels[Math.min(Math.max(next, 0), this.#levels.length - 1)]);
     });
   }
@@ -149,7 +149,7 @@ export function visibleLevels(book) {
   const middle = book.mid ?? (book.bids[0] ?? book.asks[0]).value;
   const distance = ({ value }) => (value > middle ? value - middle : middle - value);
   // The best levels of a crossed book may be too far away to draw. The totals include them.
-  const best = [["Bids", book.bids], ["Asks", book.asks]].map(([name, side]) => withTotals(side, name, book.units));
+  const best = [book.bids, book.asks].map((side) => side.slice(0, MAX_LEVELS));
   const distances = best.flat().map(distance).sort(exact.compare);
   const reach = distances[Math.floor((distances.length - 1) / 2)] * REACH_FACTOR;
   const isNear = (level) => reach === 0n || distance(level) <= reach;
@@ -162,21 +162,12 @@ export function visibleLevels(book) {
   return { low: low > margin ? low - margin : 0n, high: high + margin, bids, asks };
 }
 
-function withTotals(levels, side, units) {
-  let [total, amount] = [0n, 0n];
-  return levels.slice(0, MAX_LEVELS).map((level) => {
-    total += units.worth(level);
-    amount += level.amount;
-    return { ...level, side, total, sum: amount };
-  });
-}
-
 /** Return the sentence about a level: its price, and what a market order down to it, or up to it, trades. */
-export function readout({ side, value, total, sum }, { units, write, writePrice }) {
-  const [isPurchase, amount] = [side === "Asks", units.amount(sum)];
-  const average = averagePrice(total, amount, isPurchase);
-  const [order, trade] = isPurchase ? ["buying", "costs"] : ["selling", "brings"];
-  return `${isPurchase ? "Ask" : "Bid"} ${exact.fitting(value)}: ${order} ${write(amount)} up to here ${trade} ` +
+export function readout({ isAsk, value, total, sum }, { units, write, writePrice }) {
+  const amount = units.amount(sum);
+  const average = averagePrice(total, amount, isAsk);
+  const [side, order, trade] = isAsk ? ["Ask", "buying", "costs"] : ["Bid", "selling", "brings"];
+  return `${side} ${exact.fitting(value)}: ${order} ${write(amount)} up to here ${trade} ` +
     `${write(total)}, on average ${writePrice(average)}.`;
 }
 
@@ -197,11 +188,10 @@ function steps(levels, side, { x, y, floor }, end) {
   let line = `M${x(levels[0].value).toFixed(1)} ${floor}`;
   for (const level of levels) line += `H${x(level.value).toFixed(1)}V${y(level.total).toFixed(1)}`;
   line += `H${end.toFixed(1)}`;
-  const anchor = side === "bids" ? "start" : "end";
-  const name = svgElement("text", { class: `side-name ${side}`, x: end, y: 12, "text-anchor": anchor }, levels[0].side);
+  const [anchor, name] = side === "bids" ? ["start", "Bids"] : ["end", "Asks"];
   return [
     svgElement("path", { class: `area ${side}`, d: `${line}V${floor}Z` }),
     svgElement("path", { class: `line ${side}`, d: line }),
-    name,
+    svgElement("text", { class: `side-name ${side}`, x: end, y: 12, "text-anchor": anchor }, name),
   ];
 }

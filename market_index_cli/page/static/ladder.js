@@ -89,22 +89,16 @@ class Side {
   rows(levels, { units, write }) {
     const before = new Map((this.#levels ?? levels).map((level) => [level.price, level.amount]));
     this.#levels = levels;
-    let total = 0n;
-    return levels.slice(0, this.#shown).map((level) => {
-      const { price, amount, prices } = level;
-      const worth = units.worth(level);
-      total += worth;
-      return {
-        price,
-        priceText: level.text,
-        worth,
-        isChanged: before.get(price) !== amount,
-        amount: write(units.amount(amount)),
-        value: write(worth),
-        total: write(total),
-        tooltip: prices.map((one) => `${text(units.price(one.value))}: ${grouped(units.amount(one.amount))}`).join("\n"),
-      };
-    });
+    return levels.slice(0, this.#shown).map(({ price, text: priceText, amount, worth, total, prices }) => ({
+      price,
+      priceText,
+      worth,
+      isChanged: before.get(price) !== amount,
+      amount: write(units.amount(amount)),
+      value: write(worth),
+      total: write(total),
+      tooltip: prices.map((one) => `${text(units.price(one.value))}: ${grouped(units.amount(one.amount))}`).join("\n"),
+    }));
   }
 
   /** Show rows of `count` levels. `largest` is the value of the longest bar. */

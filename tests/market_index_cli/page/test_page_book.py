@@ -68,19 +68,16 @@ console.log(JSON.stringify({
 """
 
 CHART = """
+import { summarize } from "./book.mjs";
 import { readout, visibleLevels } from "./chart.mjs";
-import { decimal, readable, readablePrice, text } from "./exact.mjs";
+import { decimal, text } from "./exact.mjs";
 import { Tokens } from "./names.mjs";
 import { Units } from "./units.mjs";
 const units = new Units({ base: "ADA", quote: "ADA" }, new Tokens(), false);
-const side = (entries) => entries.map(([price, amount]) => {
-  const one = { value: decimal(price), amount: BigInt(amount) };
-  return { ...one, prices: [one] };
-});
-const [bids, asks] = [given.bids, given.asks].map(side);
-const { low, high, ...sides } = visibleLevels({ bids, asks, mid: decimal("0.995"), units });
+const side = (entries) => entries.map(([price, amount]) => ({ value: decimal(price), amount: BigInt(amount) }));
+const shown = summarize({ spot: null, bids: side(given.bids), asks: side(given.asks) }, units, "");
+const { low, high, ...sides } = visibleLevels(shown);
 const totals = Object.entries(sides).map(([name, levels]) => [name, levels.map((level) => text(level.total))]);
-const shown = { units, write: readable, writePrice: readablePrice };
 const sentences = [sides.bids[1], sides.asks[1]].map((level) => readout(level, shown));
 console.log(JSON.stringify({ sentences, low: text(low), high: text(high), ...Object.fromEntries(totals) }));
 """
