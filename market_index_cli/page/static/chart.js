@@ -2,7 +2,7 @@
 
 import * as exact from "./exact.js";
 import { part, setText, svgElement } from "./elements.js";
-import { averagePrice } from "./fills.js";
+import { averagePrice } from "./order.js";
 
 const HEIGHT = 320;
 const TOP = 40;

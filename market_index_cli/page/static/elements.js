@@ -12,6 +12,11 @@ export function part(selector) {
   return document.querySelector(`#book ${selector}`);
 }
 
+/** Return a copy of the element in a template. */
+export function copyOf(id) {
+  return document.getElementById(id).content.firstElementChild.cloneNode(true);
+}
+
 /** Return an SVG element. */
 export function svgElement(name, attributes = {}, ...children) {
   return build(document.createElementNS(SVG, name), attributes, children);

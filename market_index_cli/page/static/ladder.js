@@ -2,7 +2,7 @@
 // running total of the values.
 
 import { counted, grouped, position, text } from "./exact.js";
-import { element, part, setChildren, setText } from "./elements.js";
+import { copyOf, part, setChildren, setText } from "./elements.js";
 
 const INITIAL_LEVELS = 50;
 const MORE_LEVELS = 100;
@@ -121,21 +121,13 @@ class Side {
 }
 
 function createRow(side, { price, priceText }) {
-  const places = decimalPlaces(priceText);
-  const row = { bar: element("span", { class: "bar" }) };
-  for (const name of COLUMNS) row[name] = element("td", { class: "number" });
-  row.node = element(
-    "tr",
-    { "data-price": price },
-    element("th", { scope: "row", class: "side" }, side, row.bar),
-    element(
-      "td",
-      { class: "number price" },
-      priceText.slice(0, priceText.length - places.length),
-      element("span", { class: "places" }, places),
-    ),
-    ...COLUMNS.map((name) => row[name]),
-  );
+  const node = copyOf("level");
+  const [row, places] = [{ node, bar: node.querySelector(".bar") }, decimalPlaces(priceText)];
+  for (const name of COLUMNS) row[name] = node.querySelector(`.${name}`);
+  node.dataset.price = price;
+  node.querySelector(".side").prepend(side);
+  node.querySelector(".price").prepend(priceText.slice(0, priceText.length - places.length));
+  node.querySelector(".places").textContent = places;
   return row;
 }
 

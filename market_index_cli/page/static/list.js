@@ -2,7 +2,7 @@
 
 import { compare, counted, decimal, fitting, lastDigit, multiple, percent, readable, readablePrice, text } from "./exact.js";
 import { shifted, whole } from "./exact.js";
-import { element, pairName, setChildren, setText } from "./elements.js";
+import { copyOf, pairName, setChildren, setText } from "./elements.js";
 import { fragment } from "./book.js";
 import { Tokens } from "./names.js";
 import { keepSetting, setting } from "./settings.js";
@@ -239,18 +239,12 @@ function termRank({ folded, identifiers }, term) {
   return term.length >= MIN_IDENTIFIER_LENGTH && identifiers.includes(term) ? 3 : 4;
 }
 
-function row({ base, quote, key, names }) {
-  const [[baseName, basePolicy], [quoteName, quotePolicy]] = names;
-  const best = ["bid", "ask"].map((side) => element("span", { class: side }));
-  const link = element(
-    "a",
-    { href: fragment({ base, quote }), "data-key": key },
-    element("span", { class: "name" }, ...pairName(baseName, quoteName)),
-    element("span", { class: "spot" }),
-    element("span", { class: "best" }, best[0], " / ", best[1]),
-    element("span", { class: "spread" }),
-    element("span", { class: "policies" }, [basePolicy, quotePolicy].filter(Boolean).join(" / ")),
-    element("span", { class: "liquidity", title: "ADA of both sides within 2 % of the midpoint" }),
-  );
-  return element("li", {}, link);
+function row({ base, quote, key, names: [[baseName, basePolicy], [quoteName, quotePolicy]] }) {
+  const node = copyOf("pair");
+  const link = node.firstElementChild;
+  link.href = fragment({ base, quote });
+  link.dataset.key = key;
+  link.querySelector(".name").append(...pairName(baseName, quoteName));
+  setText(link.querySelector(".policies"), [basePolicy, quotePolicy].filter(Boolean).join(" / "));
+  return node;
 }

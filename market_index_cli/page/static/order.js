@@ -1,8 +1,10 @@
-// What a market order of an amount costs or brings.
+// What a market order of an amount trades, and what it costs or brings: exactly, as `OrderBook.simulate_fill`.
 
-import { grouped, levelPrice, percent, typed, whole } from "./exact.js";
+import { decimal, grouped, levelPrice, multiple, percent, quotient, typed, whole } from "./exact.js";
 import { part, setText } from "./elements.js";
-import { averagePrice, simulateFill } from "./fills.js";
+
+/** An average price is a multiple of this one: it may have no end. */
+const AVERAGE_STEP = decimal(`0.${"1".padStart(40, "0")}`);
 
 export class MarketOrder {
   #form = part(".order");
@@ -47,4 +49,25 @@ export function orderSentence(book, units, isPurchase, entered, names) {
   const paid = `${isPurchase ? "costs" : "brings"} ${grouped(units.value(fill.paid))} ${names.quote}`;
   const limit = fill.complete ? "" : " The book has no more.";
   return `${trade} ${paid}: ${levelPrice(units.price(average), isPurchase)} on average, ${slippage} worse than the best price.${limit}`;
+}
+
+/**
+ * Return what an integer amount of the base asset takes from the levels of a side: `filled`, which is an integer too, `paid`
+ * in the quote asset, the `worst` price, and whether it is `complete`. Amounts and prices are in smallest units.
+ */
+export function simulateFill(levels, amount) {
+  let [left, paid, worst] = [amount, 0n, null];
+  for (const level of levels) {
+    if (left === 0n) break;
+    const taken = level.amount < left ? level.amount : left;
+    paid += level.value * taken;
+    left -= taken;
+    worst = level.value;
+  }
+  return { filled: amount - left, paid, worst, complete: left === 0n };
+}
+
+/** Return the average price of an amount, rounded against the taker. */
+export function averagePrice(paid, amount, isPurchase) {
+  return multiple(quotient(paid, amount), AVERAGE_STEP, isPurchase);
 }

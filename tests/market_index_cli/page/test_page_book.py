@@ -1,4 +1,4 @@
-"""The books of the page: its JavaScript modules book.js, chart.js, fills.js and grouping.js, run by node."""
+"""The books of the page: its JavaScript modules book.js, chart.js, order.js and grouping.js, run by node."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ NODE = """
 import { summarize } from "./book.mjs";
 import { withChange } from "./client.mjs";
 import { decimal, text, whole } from "./exact.mjs";
-import { averagePrice, simulateFill } from "./fills.mjs";
 import { grouped, stepChoice, steps } from "./grouping.mjs";
 import { Tokens } from "./names.mjs";
-import { orderSentence } from "./order.mjs";
+import { averagePrice, orderSentence, simulateFill } from "./order.mjs";
 import { Units } from "./units.mjs";
 const { books, fills, orders, groupings, stepChoices, changes } = given;
 const level = (entry) => Array.isArray(entry) ? entry : [entry, "1"];
