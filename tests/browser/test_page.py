@@ -158,11 +158,13 @@ def test_both_sides_are_visible_around_the_middle_until_the_visitor_scrolls_away
 def test_an_order_a_price_of_the_chart_and_an_exact_number_are_read_out(browser: Browser):
     with visited(browser, LiveIndex([BOOK])) as visit:
         page, unit = visit.open_live(SNEK_ADA), "smallest units of \u2068SNEK\u2069"
+        before = page.locator(".ladder-panel").bounding_box()
         page.get_by_role("textbox", name="Amount").fill("12")
         visit.shows(
             ".cost",
             f"Buying 12 {unit} costs 60 lovelace: 5 on average, 0 % worse than the best price.",
         )
+        assert page.locator(".ladder-panel").bounding_box() == before, "the levels do not move"
         page.get_by_role("combobox", name="Order").select_option("Sell")
         visit.shows(
             ".cost",
