@@ -245,8 +245,9 @@ class Feed:
                 or in use.
         """
         self._use()
-        if stop is not None:
-            self._stop = _Either(self._closed, stop)
+        # Never wait for the event that `close` sets: an exception of a signal handler may leave the lock of the event
+        # that waits acquired.
+        self._stop = _Either(self._closed, stop or Event())
         return self._versions(progress)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from tests.feeds.contract.medium import Reader, Ticks
 from tests.feeds.event_lines import RESET, block
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.scripted import ScriptedSource
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -333,6 +333,28 @@ class TestStates:
         next(versions)
         source.error, source.pause = FeedError("it is away"), feed.close  # type: ignore[method-assign]  # of this object
         assert list(versions) == []
+
+
+def test_a_feed_is_closed_after_an_interrupt_that_left_a_lock(source: ScriptedSource, monkeypatch: pytest.MonkeyPatch):
+    """Ctrl-C may raise between two steps of `Event.wait`: its lock is acquired, and not yet released."""
+
+    def interrupted(event: Event, timeout: float | None = None) -> bool:
+        event._cond.acquire()  # type: ignore[attr-defined]  # there is no other way to stop it between the two steps
+        raise KeyboardInterrupt
+
+    feed = Feed(source)
+    versions = feed.versions()
+    next(versions)
+    source.error = FeedError("it is away")
+    next(versions)
+    with monkeypatch.context() as patched:
+        patched.setattr(Event, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(versions)
+    closing = Thread(target=feed.close, daemon=True)
+    closing.start()
+    closing.join(DEADLINE_SECONDS)
+    assert not closing.is_alive()
 
 
 def test_the_iterator_ends_with_its_stop_event(source: ScriptedSource):
