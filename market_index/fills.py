@@ -14,7 +14,7 @@ from attrs import frozen
 
 from market_index.depth import require_totals, totals
 from market_index.errors import InvalidOrderBook, safe_repr
-from market_index.levels import Levels
+from market_index.levels import Levels, require_amount
 from market_index.prices import EXACT, Side, price_for_takers, to_ratio
 from market_index.value import Value, repr_html
 
@@ -78,7 +78,7 @@ class SimulatedFill(Value):
     def slippage(self, reference: Decimal | Fraction | str | None) -> Fraction | None:
         """Return by which share the exact average price is worse than a reference; negative if it is better.
 
-        The reference is `best_price`, the `mid` of the book, or another price, in smallest units. The result is None if
+        The reference is `fill.best_price`, `book.mid`, or another price, in smallest units. The result is None if
         nothing is filled, or if the reference is None: a book without bids has no midpoint.
 
         >>> from market_index import ADA, AssetId, OrderBook, Pair
@@ -93,7 +93,7 @@ class SimulatedFill(Value):
         """
         if reference is None or not self.filled:
             return None
-        ratio = Fraction(self.paid) / self.filled / to_ratio(reference)
+        ratio = Fraction(self.paid) / self.filled / to_ratio(reference, "the reference")
         return ratio - 1 if self.levels.side is Side.ASK else 1 - ratio
 
     _repr_html_ = repr_html
@@ -101,10 +101,7 @@ class SimulatedFill(Value):
 
 def simulate_fill(levels: Levels, amount: int, unit: Unit) -> SimulatedFill:
     """Return the simulated fill of an amount. See `OrderBook.simulate_fill` for the errors."""
-    if type(amount) is not int:
-        raise TypeError(f"amount must be an int, got {type(amount).__name__}: {safe_repr(amount)}")
-    if amount < 0:
-        raise ValueError(f"amount must be 0 or more, got {safe_repr(amount)}")
+    require_amount("amount", amount, is_bounded=False)
     if unit not in ("base", "quote"):
         raise ValueError(f"unit must be 'base' or 'quote', got {safe_repr(unit)}")
     taken, complete = _taken(levels, amount, unit)

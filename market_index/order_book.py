@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from market_index import depth, fills
 from market_index.depth import CumulativeLevels, Liquidity
-from market_index.errors import InvalidOrderBook, MarketIndexError, require_iterable, safe_repr
+from market_index.errors import InvalidOrderBook, require_iterable, safe_repr
 from market_index.fills import SimulatedFill, Unit
 from market_index.levels import (
     Entry,
@@ -46,14 +46,6 @@ def _side(side: Side, levels: Iterable[PriceLevel]) -> Levels:
         return levels
     require_iterable(f"{side.value}s", levels, "PriceLevel, best price first")
     return Levels(side, levels)
-
-
-def _priced(name: str, value: Decimal | str) -> Decimal:
-    """Return a number in the range of a price. Raises `InvalidPrice`, which names the argument."""
-    try:
-        return to_price(value)
-    except MarketIndexError as error:
-        raise error.at(name) from None
 
 
 @final
@@ -88,7 +80,7 @@ class OrderBook(Value):
         _SET_BIDS(self, _side(Side.BID, self.bids))
         _SET_ASKS(self, _side(Side.ASK, self.asks))
         if self.spot is not None:
-            _SET_SPOT(self, _priced("spot", self.spot))
+            _SET_SPOT(self, to_price(self.spot, "the spot"))
 
     @classmethod
     def from_levels(
@@ -154,7 +146,7 @@ class OrderBook(Value):
         return self._with(
             self.bids.applied(bids) if bids is not _NO_CHANGES else self.bids,
             self.asks.applied(asks) if asks is not _NO_CHANGES else self.asks,
-            self.spot if spot is ... else spot if spot is None else _priced("spot", spot),
+            self.spot if spot is ... else spot if spot is None else to_price(spot, "the spot"),
         )
 
     def changes_since(self, earlier: OrderBook) -> tuple[LevelChanges, LevelChanges]:
@@ -240,9 +232,8 @@ class OrderBook(Value):
         125
 
         Raises:
-            InvalidOrderBook: `side` is not a `Side`.
-            TypeError: `amount` is not an int.
-            ValueError: `amount` is negative, or `unit` is neither `"base"` nor `"quote"`.
+            InvalidOrderBook: `side` is not a `Side`, or `amount` is not an int of 0 or more.
+            ValueError: `unit` is neither `"base"` nor `"quote"`.
         """
         return fills.simulate_fill(self._levels(side), amount, unit)
 
@@ -276,7 +267,7 @@ class OrderBook(Value):
             InvalidPrice: `ratio` is not above 0, or has more digits than a price.
         """
         levels, mid = self._levels(side), self.mid
-        share = _priced("ratio", ratio)
+        share = to_price(ratio, "the ratio")
         return None if mid is None else depth.liquidity(depth.within(levels, mid, share))
 
     def grouped(self, step: Decimal | str) -> OrderBook:
@@ -297,7 +288,7 @@ class OrderBook(Value):
             InvalidPrice: `step` is not a price.
             InvalidOrderBook: A sum is above 2^64-1; the message names the price.
         """
-        step = _priced("step", step)
+        step = to_price(step, "the step")
         return self._with(depth.grouped(self.bids, step), depth.grouped(self.asks, step), self.spot)
 
     _repr_html_ = repr_html

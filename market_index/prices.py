@@ -112,7 +112,7 @@ def parse_price(text: str) -> Decimal:
     return to_price(text)
 
 
-def _parsed(text: str) -> Decimal:
+def _parsed(name: str, text: str) -> Decimal:
     """Return the price of a text that is not canonical."""
     # Exchanges write trailing zeros. A text with two points is not a price, and stays unchanged for the message.
     without_zeros = text.rstrip("0").removesuffix(".") if text.count(".") == 1 else text
@@ -120,9 +120,9 @@ def _parsed(text: str) -> Decimal:
         return Decimal(without_zeros)
     if not _is_decimal(text):
         raise InvalidPrice(
-            f"a price must be ASCII digits with an optional point and an optional exponent, got {safe_repr(text)}"
+            f"{name} must be ASCII digits with an optional point and an optional exponent, got {safe_repr(text)}"
         )
-    return _price(text)
+    return _price(name, text)
 
 
 def parse_prices(texts: Sequence[str]) -> tuple[list[Decimal], Sequence[str] | None]:
@@ -146,7 +146,7 @@ def parse_prices(texts: Sequence[str]) -> tuple[list[Decimal], Sequence[str] | N
     return list(map(EXACT.create_decimal, texts)), None if " 0.000000" in column else texts
 
 
-def to_price(value: Decimal | str) -> Decimal:
+def to_price(value: Decimal | str, name: str = "a price") -> Decimal:
     """Return a Decimal or a text as a price: in range and without trailing zeros.
 
     >>> to_price(Decimal("0.10"))
@@ -156,48 +156,48 @@ def to_price(value: Decimal | str) -> Decimal:
     market_index.errors.InvalidPrice: a price must be a str or a Decimal, got float: 0.1; pass '0.1' or Decimal('0.1')
 
     A float is rejected because it is rarely equal to the decimal that was written, an int because it may be an amount
-    that was passed as the price by mistake.
+    that was passed as the price by mistake. Messages call the value by `name`.
 
     Raises:
         InvalidPrice: The value has another type, or is out of range.
     """
     if isinstance(value, str):
-        return Decimal(value) if _is_canonical(value) else _parsed(value)
+        return Decimal(value) if _is_canonical(value) else _parsed(name, value)
     if not isinstance(value, Decimal):
-        raise InvalidPrice(_wrong_type(value))
+        raise InvalidPrice(_wrong_type(name, value))
     # A subclass may override any method, __format__ for one.
     number = value if type(value) is Decimal else Decimal(value)
-    return number if _is_canonical(str(number)) else _price(number)
+    return number if _is_canonical(str(number)) else _price(name, number)
 
 
-def _price(value: Decimal | str) -> Decimal:
+def _price(name: str, value: Decimal | str) -> Decimal:
     """Return a number as a price. A text must be a decimal."""
     if isinstance(value, Decimal):
         if not value.is_finite():
-            raise _not_a_price(value, "be finite")
+            raise _out_of_range(name, value, "be finite")
         if value.is_signed():
-            raise _not_a_price(value, "be above 0")
+            raise _out_of_range(name, value, "be above 0")
     try:
         price = EXACT.normalize(_PRICES.create_decimal(value))
     except Overflow:
-        raise _not_a_price(value, "be below 2^96") from None
+        raise _out_of_range(name, value, "be below 2^96") from None
     except Inexact:
-        raise _not_a_price(value, f"have at most {MAX_DECIMAL_PLACES} decimal places") from None
+        raise _out_of_range(name, value, f"have at most {MAX_DECIMAL_PLACES} decimal places") from None
     if not price:
-        raise _not_a_price(value, "be above 0")
+        raise _out_of_range(name, value, "be above 0")
     places = _decimal_places(price)
     if places > MAX_DECIMAL_PLACES:
-        raise _not_a_price(value, f"have at most {MAX_DECIMAL_PLACES} decimal places")
+        raise _out_of_range(name, value, f"have at most {MAX_DECIMAL_PLACES} decimal places")
     if EXACT.scaleb(price, places) > MAX_COEFFICIENT:
-        raise _not_a_price(value, "have a coefficient below 2^96" if places else "be below 2^96")
+        raise _out_of_range(name, value, "have a coefficient below 2^96" if places else "be below 2^96")
     return price
 
 
-def to_ratio(value: Decimal | Fraction | str, *, or_zero: bool = False) -> Fraction:
+def to_ratio(value: Decimal | Fraction | str, name: str = "a ratio", *, or_zero: bool = False) -> Fraction:
     """Return a value as an exact ratio above 0 (or of 0, with `or_zero`), which may be out of the range of prices.
 
     A text is a decimal, in the form of a price, or `numerator/denominator`. Each number may have up to 600 digits;
-    leading zeros do not count. A negative number is out of range.
+    leading zeros do not count. A negative number is out of range. Messages call the value by `name`.
 
     >>> to_ratio("7/29000"), to_ratio(Decimal("0.25"))
     (Fraction(7, 29000), Fraction(1, 4))
@@ -207,43 +207,43 @@ def to_ratio(value: Decimal | Fraction | str, *, or_zero: bool = False) -> Fract
         InvalidPrice: The value has another type or form.
     """
     if isinstance(value, str):
-        numerator, denominator = _parsed_ratio(value)
+        numerator, denominator = _parsed_ratio(name, value)
     elif isinstance(value, Decimal):
-        numerator, denominator = _decimal_ratio(Decimal(value))
+        numerator, denominator = _decimal_ratio(name, Decimal(value))
     elif isinstance(value, Fraction):
         # A subclass may override arithmetic.
         numerator, denominator = value.numerator, value.denominator
     else:
-        raise InvalidPrice(_wrong_type(value))
+        raise InvalidPrice(_wrong_type(name, value))
     if numerator < (0 if or_zero else 1) or not denominator:
-        raise _not_a_ratio(value, "be above 0" if denominator else "have a denominator above 0")
+        raise _out_of_range(name, value, "be above 0" if denominator else "have a denominator above 0")
     if max(numerator, denominator) >= _RATIO_BOUND:
-        raise _not_a_ratio(value, _RATIO_DIGITS_RULE)
+        raise _out_of_range(name, value, _RATIO_DIGITS_RULE)
     return Fraction(numerator, denominator)
 
 
-def _parsed_ratio(text: str) -> tuple[int, int]:
+def _parsed_ratio(name: str, text: str) -> tuple[int, int]:
     unsigned = text.removeprefix("-")
     quotient = _ratio(unsigned)
     if not quotient and not _is_decimal(unsigned):
-        raise InvalidPrice(f"a ratio must be ASCII digits with an optional point or one slash, got {safe_repr(text)}")
+        raise InvalidPrice(f"{name} must be ASCII digits with an optional point or one slash, got {safe_repr(text)}")
     if unsigned != text:
-        raise _not_a_ratio(text, "be above 0")
+        raise _out_of_range(name, text, "be above 0")
     if not quotient:
-        return _decimal_ratio(text)
+        return _decimal_ratio(name, text)
     numerator, denominator = [digits.lstrip("0") or "0" for digits in quotient.groups()]
     if max(len(numerator), len(denominator)) > MAX_RATIO_DIGITS:
-        raise _not_a_ratio(text, _RATIO_DIGITS_RULE)
+        raise _out_of_range(name, text, _RATIO_DIGITS_RULE)
     return int(numerator), int(denominator)
 
 
-def _decimal_ratio(value: Decimal | str) -> tuple[int, int]:
+def _decimal_ratio(name: str, value: Decimal | str) -> tuple[int, int]:
     if isinstance(value, Decimal) and not value.is_finite():
-        raise _not_a_ratio(value, "be finite")
+        raise _out_of_range(name, value, "be finite")
     try:
         return _RATIOS.create_decimal(value).as_integer_ratio()
     except Inexact:
-        raise _not_a_ratio(value, _RATIO_DIGITS_RULE) from None
+        raise _out_of_range(name, value, _RATIO_DIGITS_RULE) from None
 
 
 def to_price_or_ratio(value: Decimal | Fraction | str) -> Decimal | Fraction:
@@ -344,24 +344,20 @@ def _on_grid(side: Side, ratio: Fraction, places: int) -> int:
 
 def _require_range(ratio: Fraction) -> None:
     if ratio.numerator * _SCALE < ratio.denominator:
-        raise _not_a_price(ratio, f"be at least 10^-{MAX_DECIMAL_PLACES}")
+        raise _out_of_range("a price", ratio, f"be at least 10^-{MAX_DECIMAL_PLACES}")
     if ratio.numerator > MAX_COEFFICIENT * ratio.denominator:
-        raise _not_a_price(ratio, "be at most 2^96-1")
+        raise _out_of_range("a price", ratio, "be at most 2^96-1")
 
 
-def _wrong_type(value: object) -> str:
-    given = f"a price must be a str or a Decimal, got {type(value).__name__}: {safe_repr(value)}"
+def _wrong_type(name: str, value: object) -> str:
+    given = f"{name} must be a str or a Decimal, got {type(value).__name__}: {safe_repr(value)}"
     if type(value) in {int, float} and 0 < value <= MAX_COEFFICIENT:  # type: ignore[operator]  # numbers, both of them
-        order = "; a level is (price, amount)" if type(value) is int else ""
+        order = "; a level is (price, amount)" if type(value) is int and name == "a price" else ""
         return f"{given}; pass '{value}' or Decimal('{value}'){order}"
     if isinstance(value, Fraction):
         return f"{given}; pass it to an Order, whose level_price is a price"
-    return f"{given}; pass the text of the price or a Decimal"
+    return f"{given}; pass its text or a Decimal"
 
 
-def _not_a_ratio(value: object, rule: str) -> PriceOutOfRange:
-    return PriceOutOfRange(f"a ratio must {rule}, got {safe_repr(value)}")
-
-
-def _not_a_price(value: object, rule: str) -> PriceOutOfRange:
-    return PriceOutOfRange(f"a price must {rule}, got {safe_repr(value)}")
+def _out_of_range(name: str, value: object, rule: str) -> PriceOutOfRange:
+    return PriceOutOfRange(f"{name} must {rule}, got {safe_repr(value)}")

@@ -23,7 +23,8 @@ def run() -> None:
             raise
         from market_index.errors import missing_extra  # noqa: PLC0415  # not before Ctrl-C is handled
 
-        sys.stderr.write(f"{missing_extra('market-index', 'cli', missing)}\n")
+        user, extra = ("serve", "server") if sys.argv[1:2] == ["serve"] else ("market-index", "cli")
+        sys.stderr.write(f"{missing_extra(user, extra, missing)}\n")
         sys.exit(2)
     with output_errors():
         signal.signal(signal.SIGINT, interrupt)

@@ -12,6 +12,7 @@ import re
 import textwrap
 from abc import ABC
 from collections.abc import Iterable, Iterator
+from enum import Enum
 from importlib import import_module
 from itertools import chain, pairwise
 from pathlib import Path
@@ -43,6 +44,9 @@ MODULES: Final = {
 SECTIONS: Final = {"market_index_http": ["market_index_http.stream", "market_index_http.operating"]}
 """The modules that are sections of the page of another one."""
 
+ALIASES: Final = "Types in signatures"
+"""The heading of the types that only signatures name."""
+
 MAX_COLUMNS: Final = 100
 """The maximum length of a signature in one line."""
 
@@ -69,10 +73,33 @@ def module_parts(name: str, heading: str) -> Iterator[str]:
     yield markdown(module.__doc__)
     documented = assignments(package_body(name))
     parts = [part for public in module.__all__ for part in name_parts(module, public, f"{heading}#", documented)]
-    yield from parts
     in_signatures = set(re.findall(r"\w+", "".join(part for part in parts if part.startswith("```py\n"))))
-    for alias in sorted(in_signatures & documented.keys() - set(module.__all__)):
-        yield from assignment_parts(alias, documented, f"{heading}#")
+    aliases = sorted(in_signatures & documented.keys() - set(module.__all__))
+    yield "\n".join([f"- {group}: {links}" for group, links in contents(module, aliases) if links])
+    yield from parts
+    if aliases:
+        yield f"{heading}# {ALIASES}"
+    for alias in aliases:
+        yield from assignment_parts(alias, documented, f"{heading}##")
+
+
+def contents(module: ModuleType, aliases: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each group of names of a module, with links to their headings."""
+    groups: dict[str, list[str]] = {"Constants": [], "Classes": [], "Errors": [], "Functions": []}
+    for name in module.__all__:
+        public = getattr(module, name)
+        is_class = inspect.isclass(public)
+        group = "Functions" if isinstance(public, FunctionType) else "Classes" if is_class else "Constants"
+        groups["Errors" if is_class and issubclass(public, Exception) else group].append(name)
+    for group, names in (groups | {ALIASES: [*aliases]}).items():
+        yield group, ", ".join([f"[{name}](#{anchor(module, name)})" for name in names])
+
+
+def anchor(module: ModuleType, name: str) -> str:
+    """Return the anchor of a name: `table` is the second one after `Table`."""
+    lower = [public.lower() for public in module.__all__]
+    times = lower[: module.__all__.index(name)].count(name.lower()) if name in module.__all__ else 0
+    return f"{name.lower()}-{times}" if times else name.lower()
 
 
 def name_parts(module: ModuleType, name: str, heading: str, documented: dict[str, tuple[str, str]]) -> Iterator[str]:
@@ -125,6 +152,8 @@ def assignments(body: Iterable[ast.stmt]) -> dict[str, tuple[str, str]]:
 def class_signature(of: Any) -> str:
     """Return the base classes of a class, and the call of its constructor if it has one."""
     bases = ", ".join(base.__name__ for base in of.__bases__ if base not in {object, ABC} and not is_internal(base))
+    if issubclass(of, Enum):
+        return "\n".join([f"class {of.__name__}({bases})", *[f"{member} = {member.value!r}" for member in of]])
     if is_ours(of.__init__):
         call = signature(of.__name__, of)
         return f"class {of.__name__}({bases})\n{call}" if bases else call

@@ -229,7 +229,7 @@ class Tokens(_Lookups):
         Raises:
             InvalidPrice: The value is not a number above 0, or not a price in smallest units.
         """
-        found = to_price_or_ratio(to_ratio(price) / Fraction(10) ** self._price_shift(pair))
+        found = to_price_or_ratio(to_ratio(price, "the price") / Fraction(10) ** self._price_shift(pair))
         if isinstance(found, Fraction):
             raise InvalidPrice(
                 f"a price of {self.label(pair.base)} in {self.label(pair.quote)} must be a price in smallest units, "
@@ -260,7 +260,7 @@ class Tokens(_Lookups):
             InvalidOrderBook: The value has more decimals than the asset.
         """
         decimals = self.decimals(asset) or 0
-        scaled = to_ratio(amount, or_zero=True) * Fraction(10) ** decimals
+        scaled = to_ratio(amount, "the amount", or_zero=True) * Fraction(10) ** decimals
         if scaled.denominator != 1:
             raise InvalidOrderBook(
                 f"an amount of {self.label(asset)} must have at most {decimals} decimals, got {safe_repr(amount)}"

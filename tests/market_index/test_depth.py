@@ -161,14 +161,23 @@ NO_SIDE = r"side must be Side\.BID or Side\.ASK, got 'bid'"
     [
         ("cumulative", ["bid"], InvalidOrderBook, NO_SIDE),
         ("liquidity_within", ["bid", "0.02"], InvalidOrderBook, NO_SIDE),
-        *(("liquidity_within", [Side.BID, ratio], InvalidPrice, "ratio: ") for ratio in ("0", "-0.1", "2%", 0.02, 1)),
-        ("liquidity_within", [Side.BID, None], InvalidPrice, "ratio: "),
-        *(("grouped", [step], InvalidPrice, "step: ") for step in ("0", "-1", 0.1, 1, None)),
+        *(
+            ("liquidity_within", [Side.BID, ratio], InvalidPrice, "the ratio must ")
+            for ratio in ("0", "-0.1", "2%", 0.02, 1)
+        ),
+        ("liquidity_within", [Side.BID, None], InvalidPrice, "the ratio must "),
+        *(("grouped", [step], InvalidPrice, "the step must ") for step in ("0", "-1", 0.1, 1, None)),
     ],
 )
 def test_a_side_is_a_side_and_a_number_is_exact_and_above_zero(method: str, arguments, error, message: str):
     with pytest.raises(error, match=f"^{message}"):
         getattr(OrderBook(PAIR), method)(*arguments)
+
+
+def test_a_ratio_is_not_called_a_price():
+    with pytest.raises(InvalidPrice) as raised:
+        OrderBook(PAIR).liquidity_within(Side.BID, 2)  # type: ignore[arg-type]  # a caller without types
+    assert str(raised.value) == "the ratio must be a str or a Decimal, got int: 2; pass '2' or Decimal('2')"
 
 
 def test_the_repr_of_many_running_totals_is_short():

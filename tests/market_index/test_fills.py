@@ -156,9 +156,9 @@ class TestExamples:
         ("arguments", "kind", "reason"),
         [
             (("ask", 1), InvalidOrderBook, "side must be Side.BID or Side.ASK, got 'ask'"),
-            ((Side.ASK, 1.5), TypeError, "amount must be an int, got float: 1.5"),
-            ((Side.ASK, True), TypeError, "amount must be an int, got bool: True"),
-            ((Side.ASK, -1), ValueError, "amount must be 0 or more, got -1"),
+            ((Side.ASK, 1.5), InvalidOrderBook, "amount must be a whole number (int) of 0 or more, got float: 1.5"),
+            ((Side.ASK, True), InvalidOrderBook, "amount must be a whole number (int) of 0 or more, got bool: True"),
+            ((Side.ASK, -1), InvalidOrderBook, "amount must be a whole number (int) of 0 or more, got -1"),
             ((Side.ASK, 1, "ada"), ValueError, "unit must be 'base' or 'quote', got 'ada'"),
             ((Side.ASK, 1, ["base"]), ValueError, "unit must be 'base' or 'quote', got ['base']"),
         ],
@@ -203,5 +203,5 @@ class TestSlippage:
         book = OrderBook.from_levels(PAIR, bids=[("2", 5)], asks=[("4", 5)])
         assert book.simulate_fill(Side.ASK, 5).slippage("5") == Fraction(-1, 5)
         assert book.simulate_fill(Side.BID, 5).slippage(Fraction(1)) == -1
-        with pytest.raises(InvalidPrice, match="a ratio must be above 0, got '0'"):
+        with pytest.raises(InvalidPrice, match="the reference must be above 0, got '0'"):
             book.simulate_fill(Side.ASK, 5).slippage("0")

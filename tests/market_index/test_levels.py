@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from itertools import accumulate, product
 from typing import Any
@@ -12,8 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.vendor.pretty import pretty
 
-from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, Levels, OrderBook, Pair, PriceLevel, Side, wire
+from market_index import (
+    ADA,
+    AssetId,
+    InvalidOrderBook,
+    InvalidPrice,
+    Levels,
+    Liquidity,
+    Order,
+    OrderBook,
+    Pair,
+    PriceLevel,
+    Side,
+    wire,
+)
 from market_index.chunked import BOUNDARY_MASK, Chunk
+from market_index.display import Tokens
 from market_index.errors import safe_repr
 from market_index.strategies import prices
 from tests.market_index.models import books
@@ -53,6 +68,37 @@ class TestPriceLevel:
     def test_0_10_and_0_1_are_one_price(self):
         assert PriceLevel("0.10", 1) == PriceLevel("0.1", 1)
         assert repr(PriceLevel("0.10", 1)) == repr(PriceLevel("0.1", 1))
+
+
+class Integer:
+    """An integer of another library, such as numpy.int64: a whole number, but not an int."""
+
+    def __index__(self) -> int:
+        return 5
+
+    __int__ = __index__
+
+
+@pytest.mark.decision(1)
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda amount: PriceLevel("1", amount),
+        lambda amount: OrderBook.from_levels(PAIR, bids=[("1", amount)]),
+        lambda amount: OrderBook(PAIR).apply(asks=[("1", amount)]),
+        lambda amount: Order(PAIR, Side.BID, "1", amount),
+        lambda amount: Order.from_offer(PAIR, offered=ADA, amount=amount, price="1"),
+        lambda amount: OrderBook(PAIR).simulate_fill(Side.BID, amount),
+        lambda amount: OrderBook(PAIR).simulate_fill(Side.BID, amount, "quote"),
+        lambda amount: Liquidity(amount, Decimal(1)),
+        lambda amount: Tokens().human_amount(ADA, amount),
+    ],
+)
+def test_an_amount_is_an_int_everywhere(take: Callable[[Any], object]):
+    take(5)
+    for amount in (Integer(), True, 5.0):
+        with pytest.raises((InvalidOrderBook, TypeError), match=f"int.* got {type(amount).__name__}"):
+            take(amount)
 
 
 class TestSequence:

@@ -66,9 +66,9 @@ class TestConstructor:
     def test_the_spot_is_a_price(self):
         assert str(OrderBook(PAIR, spot=Decimal("3.50")).spot) == "3.5"
         assert OrderBook(PAIR).spot is None
-        with pytest.raises(InvalidPrice, match=r"spot: .* got float"):
+        with pytest.raises(InvalidPrice, match="the spot must be a str or a Decimal, got float"):
             OrderBook(PAIR, spot=0.5)  # type: ignore[arg-type]  # a caller without types
-        with pytest.raises(InvalidPrice, match="spot: a price must be above 0, got '0'"):
+        with pytest.raises(InvalidPrice, match="the spot must be above 0, got '0'"):
             OrderBook.from_levels(PAIR, spot="0")
 
 

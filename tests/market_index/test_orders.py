@@ -143,8 +143,8 @@ class TestFromOffer:
     @pytest.mark.parametrize(
         ("offered", "price", "message"),
         [
-            (SNEK, 0.5, "a price must be a str or a Decimal, got float: 0.5; pass '0.5'"),
-            (SNEK, 5, "a price must be a str or a Decimal, got int: 5; pass '5'"),
+            (SNEK, 0.5, "a ratio must be a str or a Decimal, got float: 0.5; pass '0.5'"),
+            (SNEK, 5, "a ratio must be a str or a Decimal, got int: 5; pass '5'"),
             (SNEK, "0/5", "a ratio must be above 0, got '0/5'"),
             (SNEK, "1e-29", "price: a price must be at least 10^-28, got Fraction(1, 100000000000000000000000000000)"),
             (SNEK, str(2**96), f"price: a price must be at most 2^96-1, got Fraction({2**96}, 1)"),

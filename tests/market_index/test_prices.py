@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal, Inexact, InvalidOperation, getcontext, localcontext
 from fractions import Fraction
 from math import ceil, floor
@@ -196,12 +197,12 @@ def test_a_decimal_out_of_range_is_rejected_with_the_rule(value: Decimal, rule: 
     [
         (0.1, r"float: 0\.1; pass '0\.1' or Decimal\('0\.1'\)"),
         (1, r"int: 1; pass '1' or Decimal\('1'\)"),
-        (0, r"int: 0; pass the text of the price or a Decimal"),
+        (0, r"int: 0; pass its text or a Decimal"),
         (LARGEST_COEFFICIENT, rf"int: {LARGEST_COEFFICIENT}; pass '{LARGEST_COEFFICIENT}' or Decimal"),
-        (LARGEST_COEFFICIENT + 1, rf"int: {LARGEST_COEFFICIENT + 1}; pass the text of the price or a Decimal"),
-        pytest.param(10**5000, r"int: <int>; pass the text of the price or a Decimal", id="huge"),
-        (float("nan"), r"float: nan; pass the text of the price or a Decimal"),
-        (-1.5, r"float: -1\.5; pass the text of the price or a Decimal"),
+        (LARGEST_COEFFICIENT + 1, rf"int: {LARGEST_COEFFICIENT + 1}; pass its text or a Decimal"),
+        pytest.param(10**5000, r"int: <int>; pass its text or a Decimal", id="huge"),
+        (float("nan"), r"float: nan; pass its text or a Decimal"),
+        (-1.5, r"float: -1\.5; pass its text or a Decimal"),
         (True, "bool"),
         (Fraction(1, 3), r"Fraction: .*; pass it to an Order, whose level_price is a price"),
         (None, "NoneType"),
@@ -211,9 +212,11 @@ def test_a_decimal_out_of_range_is_rejected_with_the_rule(value: Decimal, rule: 
     ],
 )
 def test_a_value_of_another_type_is_rejected_with_the_remedy(value: Any, remedy: str):
-    # A Fraction is a ratio.
-    for read in (to_price, format_price, *([] if isinstance(value, Fraction) else [to_ratio, to_price_or_ratio])):
-        with pytest.raises(InvalidPrice, match=f"^a price must be a str or a Decimal, got {remedy}"):
+    named: dict[Callable[[Any], object], str] = {to_price: "a price", format_price: "a price"}
+    if not isinstance(value, Fraction):  # which is a ratio
+        named |= {to_price_or_ratio: "a price", to_ratio: "a ratio"}
+    for read, name in named.items():
+        with pytest.raises(InvalidPrice, match=f"^{name} must be a str or a Decimal, got {remedy}"):
             read(value)
 
 

@@ -165,7 +165,7 @@ class TestApply:
             ({"spots": {"ADA/x": "1"}}, InvalidOrderBook, "pair must be a Pair, got str: 'ADA/x'"),
             ({"spots": {Pair(ADA, ADA): "1"}}, InvalidOrderBook, "base and quote must be different assets"),
             ({"spots": {PAIR: "1", OTHER: "0"}}, InvalidPrice, rf"spot of {OTHER}: a ratio must be above 0, got '0'"),
-            ({"spots": {PAIR: 0.5}}, InvalidPrice, rf"spot of {PAIR}: a price must be a str or a Decimal, got float"),
+            ({"spots": {PAIR: 0.5}}, InvalidPrice, rf"spot of {PAIR}: a ratio must be a str or a Decimal, got float"),
             ({"spots": {PAIR: ...}}, InvalidPrice, "must be a str or a Decimal, got ellipsis"),
             ({"as_of": "\n"}, InvalidFreshness, "as_of"),
             ({"placed": ["a"]}, ValueError, "dictionary"),

@@ -61,7 +61,11 @@ def test_only_serve_imports_a_web_stack_and_no_file_needs_nats(store: Path):
 
 @pytest.mark.parametrize(
     ("missing", "command", "user", "extra"),
-    [("click", "pairs", "market-index", "cli"), ("starlette", "serve", "Error: serve", "server")],
+    [
+        ("click", "pairs", "market-index", "cli"),
+        ("click", "serve", "serve", "server"),
+        ("starlette", "serve", "Error: serve", "server"),
+    ],
 )
 def test_one_line_names_the_extra_that_is_missing(missing: str, command: str, user: str, extra: str):
     done = run_python("-c", RUN, missing, "market-index", command, SAMPLE)

@@ -369,6 +369,19 @@ class TestHumanUnits:
         given = f"{type(amount).__name__}: {safe_repr(amount)}"
         assert str(raised.value) == f"amount must be an int or a finite Decimal, got {given}"
 
+    @pytest.mark.parametrize(
+        ("amount", "message"),
+        [
+            (12.5, "the amount must be a str or a Decimal, got float: 12.5; pass '12.5' or Decimal('12.5')"),
+            (10, "the amount must be a str or a Decimal, got int: 10; pass '10' or Decimal('10')"),
+            ("10,000", "the amount must be ASCII digits with an optional point or one slash, got '10,000'"),
+        ],
+    )
+    def test_an_error_names_the_amount(self, amount: Any, message: str):
+        with pytest.raises(InvalidPrice) as raised:
+            self.TOKENS.amount_from_human(ADA, amount)
+        assert str(raised.value) == message
+
     @pytest.mark.parametrize("human", ["-1", "-0.5", "x", "NaN", Decimal(-1), 1.5, 1, None, "1e999999999", "0/0"])
     def test_other_values_are_no_human_numbers(self, human: Any):
         with pytest.raises(InvalidPrice):
