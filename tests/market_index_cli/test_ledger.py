@@ -81,7 +81,7 @@ def test_the_books_of_the_ledger_are_served_and_follow_each_block(tmp_path: Path
         assert (
             "cannot be read: response to /health must have status 200, got 500; keeping its 1 pairs" in command.stderr
         )
-        assert command.stderr.count("skipped: unknown datum") == workers
+        assert command.stderr.count("outputs skipped: 1 unknown datum (") == workers
 
 
 def test_a_kupo_that_is_syncing_is_served_without_pairs(tmp_path: Path):
