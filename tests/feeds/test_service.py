@@ -544,7 +544,9 @@ class TestRequests:
         ],
     )
     def test_a_name_that_is_no_base_url_is_refused_without_its_credentials(self, url: str):
-        with pytest.raises(FeedError, match="must be the base URL of a service, such as http") as raised:
+        with pytest.raises(
+            FeedError, match="cannot be opened: its URL must begin with http:// or https://, and must not"
+        ) as raised:
             open_feed(url)
         assert "secret" not in str(raised.value).replace("host:secret", "").replace("/?secret", "")
 
