@@ -452,7 +452,7 @@ class TestRequests:
     def test_a_prefix_is_part_of_the_base_url(self, url: str):
         for base in (f"{url}/", url.replace("http", "HTTP")):
             assert len(open_feed(base).read()) == 2
-        with pytest.raises(FeedError, match="there is no pair list below this URL"):
+        with pytest.raises(FeedError, match=r"no pair list below this URL \(for a Kupo, write kupo: before it\)"):
             open_feed(f"{url}/v1").read()
 
     def test_a_proxy_of_the_environment_is_not_used(self, url: str, monkeypatch: pytest.MonkeyPatch):
