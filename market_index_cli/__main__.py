@@ -1,9 +1,10 @@
-"""Entry point of `market-index` and of `python -m market_index_cli`."""
+"""Entry point of `market-index` and of `python -m market_index_cli`.
 
-from __future__ import annotations
+It imports only modules that Python has loaded at its start. So Ctrl-C during any later import has no traceback.
+"""
 
+import _signal as signal  # type: ignore[import-not-found]  # `signal` without its imports, which take longer than Python
 import os
-import signal
 import sys
 
 

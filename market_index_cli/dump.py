@@ -9,29 +9,25 @@ import click
 from market_index import wire
 from market_index.wire import freshness_to_json
 from market_index_cli.console import loading
-from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, feed_errors
+from market_index_cli.errors import EXIT_REJECTED, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.options import FEED, HEADERS, opened
 
 
-@click.command(
-    short_help="Write the content of FEED as lines.",
-    epilog=f"""\b
-Examples:
-  market-index dump market.db > books.ndjson
-  market-index dump http://127.0.0.1:8000 | market-index publish market.db -
-
-\b
-Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read,
-{EXIT_REJECTED} a record was rejected, or the content of FEED is not known.""",
-)
+@click.command
 @FEED
 @HEADERS
 def dump(source: str, *, headers: Path | None) -> None:
-    """Write the order books of FEED to standard output, one per line, in ledger order, and then a commit line.
+    """Write the content of FEED as lines.
 
-    The commit line has what the books reflect and when they were published, as far as that is known. The output is a
+    The order books of FEED are written to standard output, one per line, in ledger order, and then a commit line. The
+    commit line has what the books reflect and when they were published, as far as that is known. The output is a
     FEED, and can be published into a store.
+
+    \b
+    Examples:
+      market-index dump market.db > books.ndjson
+      market-index dump http://127.0.0.1:8000 | market-index publish market.db -
     """
     log_plainly()
     with feed_errors(), opened(source, headers) as feed, loading(feed.source) as progress:

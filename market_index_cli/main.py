@@ -26,6 +26,15 @@ def main() -> None:
     Options follow a ?: "replay:recording.ndjson?speed=10&loop" replays ten times as fast, and again after its end;
     "orders:-?history=100" is how many blocks back a rollback may go. STORE is where books are published: a file such as
     market.db, or a bucket of NATS JetStream (nats://127.0.0.1:4222/books).
+
+    \b
+    Exit codes:
+      0  done, or ended by a signal
+      1  the pair is not tracked, publish was interrupted, or the reader of standard output has gone
+      2  wrong usage, the extra cli or server is not installed, or too few files may be open
+      3  FEED or STORE cannot be opened, read or written, nor standard output; or their extra is not installed
+      4  the server cannot listen on the address
+      5  a record was rejected, or something else was not published
     """
 
 

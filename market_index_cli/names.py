@@ -23,7 +23,7 @@ def pair_of(base: str, quote: str, index: MarketIndex, display: Display) -> Pair
 
     Raises:
         Failed: No pair has them. The message names the reversed pair if that is tracked.
-        click.UsageError: Several pairs have them, or a text is an identifier in another spelling, or not a valid one.
+        click.UsageError: Several pairs have them.
     """
     found = _named(base, quote, index, display)
     if len(found) == 1:
@@ -31,8 +31,6 @@ def pair_of(base: str, quote: str, index: MarketIndex, display: Display) -> Pair
     if found:
         candidates = "".join(f"\n  {display.pair_name(pair)}: {pair.base} {pair.quote}" for pair in found)
         raise click.UsageError(f"{len(found)} pairs are named {base}/{quote}; use the identifiers of one:{candidates}")
-    _require_valid(base)
-    _require_valid(quote)
     tracked = "".join(f"; the source has {pair}" for pair in _named(quote, base, index, display)[:1])
     raise Failed(EXIT_ABSENT, f"Pair {base}/{quote} not found{tracked}")
 
@@ -42,28 +40,11 @@ def containing(text: str, index: MarketIndex, display: Display) -> MarketIndex:
     wanted = text.casefold()
 
     def is_wanted(pair: Pair) -> bool:
-        return any(wanted in one for one in _texts(pair.base, display) | _texts(pair.quote, display))
+        return any(wanted in one for one in display.names(pair.base) | display.names(pair.quote))
 
     return index.without(*[pair for pair in index if not is_wanted(pair)])
 
 
 def _named(base: str, quote: str, index: MarketIndex, display: Display) -> list[Pair]:
     base, quote = base.casefold(), quote.casefold()
-    return [pair for pair in index if base in _texts(pair.base, display) and quote in _texts(pair.quote, display)]
-
-
-def _texts(asset: AssetId, display: Display) -> set[str]:
-    """Return the texts that mean an asset, in lower case."""
-    return {one.casefold() for one in (str(asset), display.name(asset), *display.names(asset))}
-
-
-def _require_valid(text: str) -> None:
-    """Raise `click.UsageError` for an identifier that is not valid, or is in the spelling of another program."""
-    for read in (AssetId.from_unit, AssetId.from_dotted):
-        with suppress(InvalidAssetId):
-            raise click.UsageError(f"{text} is written {read(text)} here")
-    if ":" in text:
-        try:
-            AssetId.parse(text)
-        except InvalidAssetId as error:
-            raise click.UsageError(str(error)) from None
+    return [pair for pair in index if base in display.names(pair.base) and quote in display.names(pair.quote)]

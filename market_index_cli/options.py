@@ -69,6 +69,13 @@ HEADERS: Final = option(
     type=click.Path(path_type=Path),
     help="Send headers to a service, such as an API key: a line Name: value for each. Another FEED ignores them.",
 )
+TOKENS: Final = option(
+    "--tokens",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Show names and whole units by the token registry (CIP-26): its folder of mappings, or a file of its entries. "
+    "JSON stays in smallest units.",
+)
 WAIT: Final = option(
     "--wait",
     default=5.0,

@@ -9,26 +9,16 @@ from pathlib import Path
 import click
 
 from market_index import Pair
-from market_index.display import Tokens
 from market_index_cli.console import loading
-from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, Failed, feed_errors
+from market_index_cli.errors import EXIT_FEED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import pair_of
-from market_index_cli.options import FEED, HEADERS, opened
-from market_index_cli.tokens import TOKENS, Display, tokens_of
+from market_index_cli.options import FEED, HEADERS, TOKENS, opened
+from market_index_cli.tokens import Display, tokens_of
 from market_index_feeds import VenueOrder
 
 
-@click.command(
-    short_help="List the orders of FEED, with their venues.",
-    epilog=f"""\b
-Example:
-  market-index orders kupo:http://127.0.0.1:1442 SNEK ADA
-
-\b
-Exit codes: 0, {EXIT_ABSENT} FEED does not track the pair, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read,
-or has no orders.""",
-)
+@click.command
 @FEED
 @click.argument("base", metavar="[BASE", required=False)
 @click.argument("quote", metavar="QUOTE]", required=False)
@@ -36,20 +26,26 @@ or has no orders.""",
 @HEADERS
 @TOKENS
 def orders(
-    source: str, base: str | None, quote: str | None, *, skipped: bool, headers: Path | None, tokens: Tokens | None
+    source: str, base: str | None, quote: str | None, *, skipped: bool, headers: Path | None, tokens: Path | None
 ) -> None:
-    """List the orders behind the books of FEED, or those of BASE and QUOTE, sorted by pair, side and price.
+    """List the orders of FEED, with their venues.
 
-    Each is one line, with tabs between its id, venue, base, quote, side, price as its ratio, amount, expiry in UTC, and
-    the fee of the venue, which is not part of the price. A hyphen is what FEED does not know.
+    The orders behind the books of FEED, or of one book, are sorted by pair, side and price. Each is one line, with tabs
+    between its id, venue, base, quote, side, price as its ratio, amount, expiry in UTC, and the fee of the venue, which
+    is not part of the price. A hyphen is what FEED does not know.
 
     Assets are identifiers, and amounts are in smallest units: here, --tokens only adds names for BASE and QUOTE.
+
+    \b
+    Example:
+      market-index orders kupo:http://127.0.0.1:1442 SNEK ADA
     """
     if base is not None and quote is None:
         raise click.UsageError("BASE and QUOTE are given together")
     if skipped and base is not None:
         raise click.UsageError("--skipped lists the outputs of all pairs: leave out BASE and QUOTE")
     log_plainly()
+    display = Display(tokens_of(source, tokens))
     with feed_errors(), opened(source, headers) as feed, loading(feed.source) as progress:
         index = feed.read(progress)
     if feed.orders is None:
@@ -61,7 +57,7 @@ def orders(
         if found is None:
             found = {key: VenueOrder(order, venue="-", fee="-") for key, order in feed.orders.items()}
         if base is not None and quote is not None:
-            pair = pair_of(base, quote, index, Display(tokens_of(source, tokens)))
+            pair = pair_of(base, quote, index, display)
             found = {key: one for key, one in found.items() if one.order.pair == pair}
         rows = [_row(key, one) for key, one in sorted(found.items(), key=_rank)]
     for row in rows:

@@ -34,22 +34,7 @@ from market_index_feeds.errors import reason_of
 from market_index_feeds.sources import Contents, kind_of
 
 
-@click.command(
-    short_help="Publish order books into STORE.",
-    epilog=f"""\b
-Examples:
-  market-index publish market.db books.ndjson
-  market-index publish market.db books.ndjson --replace --as-of "slot 145000000"
-  market-index publish market.db --as-of "slot 145000020"
-  producer | market-index publish market.db -
-  indexer | market-index publish market.db orders:-
-  market-index publish market.db "replay:recording.ndjson?loop"
-
-\b
-Exit codes: 0 all was published, or a signal ended a loop, 1 it was interrupted, 2 wrong usage,
-{EXIT_FEED} BOOKS or STORE cannot be opened, read or written, {EXIT_REJECTED} a record was rejected or not committed,
-a book is too large, the state of the orders is unknown, or BOOKS has no order book for --replace or --as-of.""",
-)
+@click.command
 @STORE
 @click.argument("books", metavar="[BOOKS]", required=False)
 @click.option(
@@ -89,12 +74,13 @@ def publish(
     wait: float,
     headers: Path | None,
 ) -> None:
-    """Publish order books into STORE: those of BOOKS, a file with one per line, or - for standard input.
+    """Publish order books into STORE.
 
-    If STORE does not exist, its first change creates it. A file is published in one change, and a stream as its lines
-    arrive. Each book replaces that of its pair, a retract line, {"retract": true, "base": …, "quote": …}, removes its
-    pair, and no other pair changes. An invalid line is rejected, with its number and the reason, and does not affect
-    the others. But with --replace, nothing is changed then, nor if BOOKS has no order book.
+    BOOKS is a file with one order book per line, or - for standard input. If STORE does not exist, its first change
+    creates it. A file is published in one change, and a stream as its lines arrive. Each book replaces that of its
+    pair, a retract line, {"retract": true, "base": …, "quote": …}, removes its pair, and no other pair changes. An
+    invalid line is rejected, with its number and the reason, and does not affect the others. But with --replace,
+    nothing is changed then, nor if BOOKS has no order book.
 
     A commit line in BOOKS, {"as_of": "slot 145000000"}, publishes the lines before it in one change. After the first
     one, lines wait for the next commit line.
@@ -106,6 +92,15 @@ def publish(
     together are one change.
 
     Without BOOKS, a heartbeat is published into an existing STORE: it shows that the publisher is alive.
+
+    \b
+    Examples:
+      market-index publish market.db books.ndjson
+      market-index publish market.db books.ndjson --replace --as-of "slot 145000000"
+      market-index publish market.db --as-of "slot 145000020"
+      producer | market-index publish market.db -
+      indexer | market-index publish market.db orders:-
+      market-index publish market.db "replay:recording.ndjson?loop"
     """
     with feed_errors():
         contents = None if books is None else kind_of(books).contents

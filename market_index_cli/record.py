@@ -6,36 +6,32 @@ from pathlib import Path
 
 import click
 
-from market_index_cli.errors import EXIT_FEED, feed_errors
+from market_index_cli.errors import feed_errors
 from market_index_cli.options import FEED, HEADERS, LOG_FORMAT, LOG_LEVEL
 from market_index_cli.relay import mirror_logged, opened_until_signal
 from market_index_feeds import Recorder
 from market_index_feeds.sources import LINES, kind_of
 
 
-@click.command(
-    short_help="Record the changes of FEED into FILE.",
-    epilog=f"""\b
-Examples:
-  market-index record market.db recording.ndjson
-  market-index serve "replay:recording.ndjson?speed=10"
-
-\b
-Exit codes: 0 ended by a signal, or at the end of FEED, 2 wrong usage,
-{EXIT_FEED} FEED cannot be opened, or FILE cannot be opened or written.""",
-)
+@click.command
 @FEED
 @click.argument("recording", metavar="FILE")
 @HEADERS
 @LOG_FORMAT
 @LOG_LEVEL
 def record(source: str, recording: str, *, headers: Path | None, log_format: str, log_level: str) -> None:
-    """Follow FEED, and write its content and then each change into FILE, until a signal or the end of FEED.
+    """Record the changes of FEED into FILE.
 
-    FILE is a file of lines. Each change ends with a commit line, which has the time of its recording. So FILE is a FEED
-    at every moment: serve FILE shows its last state, and serve replay:FILE shows all of them, one after the other. A
-    recording that exists is continued: what follows its last commit line is cut off, and then it gets what has changed
-    since. Any other file that exists is an error.
+    The content of FEED is written, and then each change, until a signal or the end of FEED. FILE is a file of lines.
+    Each change ends with a commit line, which has the time of its recording. So FILE is a FEED at every moment: serve
+    FILE shows its last state, and serve replay:FILE shows all of them, one after the other. A recording that exists is
+    continued: what follows its last commit line is cut off, and then it gets what has changed since. Any other file
+    that exists is an error.
+
+    \b
+    Examples:
+      market-index record market.db recording.ndjson
+      market-index serve "replay:recording.ndjson?speed=10"
     """
     with feed_errors():
         is_file = kind_of(recording) is LINES and not recording.startswith("-") and not recording.endswith(".gz")

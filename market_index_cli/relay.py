@@ -11,23 +11,14 @@ from pathlib import Path
 import click
 
 from market_index_cli.console import interrupt_on_sigterm, loading
-from market_index_cli.errors import EXIT_FEED, feed_errors
+from market_index_cli.errors import feed_errors
 from market_index_cli.logs import LOG, log_with_times
 from market_index_cli.options import FEED, HEADERS, LOG_FORMAT, LOG_LEVEL, STORE, WAIT, opened
 from market_index_feeds import Feed, Receipt, Store, mirror, open_store
 from market_index_feeds.sources import Contents, kind_of
 
 
-@click.command(
-    short_help="Keep STORE the same as FEED.",
-    epilog=f"""\b
-Example:
-  market-index relay market.db nats://127.0.0.1:4222/books
-
-\b
-Exit codes: 0 ended by a signal, or at the end of FEED, 2 wrong usage,
-{EXIT_FEED} FEED or STORE cannot be opened, or a stream has failed.""",
-)
+@click.command
 @FEED
 @STORE
 @WAIT
@@ -35,11 +26,15 @@ Exit codes: 0 ended by a signal, or at the end of FEED, 2 wrong usage,
 @LOG_FORMAT
 @LOG_LEVEL
 def relay(source: str, target: str, *, wait: float, headers: Path | None, log_format: str, log_level: str) -> None:
-    """Follow FEED and make STORE equal to each version of it, until a signal or the end of FEED.
+    """Keep STORE the same as FEED.
 
-    A pair that FEED does not have is retracted; while a record of FEED is invalid, only if FEED had it before. No other
-    program may publish into STORE. While STORE cannot be written, the relay retries. A stream of order books is
-    published, not relayed.
+    STORE becomes equal to each version of FEED, until a signal or the end of FEED. A pair that FEED does not have is
+    retracted; while a record of FEED is invalid, only if FEED had it before. No other program may publish into STORE.
+    While STORE cannot be written, the relay retries. A stream of order books is published, not relayed.
+
+    \b
+    Example:
+      market-index relay market.db nats://127.0.0.1:4222/books
     """
     # `realpath` resolves links and relative paths, and compares URLs as texts.
     if os.path.realpath(source) == os.path.realpath(target):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, Failed, feed_errors
+from market_index_cli.errors import EXIT_ABSENT, Failed, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import exact_pair, pair_of
 from market_index_cli.options import BASE, QUOTE, STORE, WAIT
@@ -12,20 +12,15 @@ from market_index_cli.tokens import Display
 from market_index_feeds import open_store
 
 
-@click.command(
-    short_help="Retract a pair from STORE.",
-    epilog=f"""\b
-Exit codes: 0 the pair was retracted, {EXIT_ABSENT} it is not in STORE, 2 wrong usage,
-{EXIT_FEED} STORE cannot be opened or written.""",
-)
+@click.command
 @STORE
 @BASE
 @QUOTE
 @WAIT
 def retract(target: str, base: str, quote: str, *, wait: float) -> None:
-    """Retract the pair of BASE and QUOTE from STORE: the pair is no longer tracked.
+    """Retract a pair from STORE.
 
-    BASE and QUOTE are identifiers, or names that only one pair of STORE has.
+    Then the pair is no longer tracked. BASE and QUOTE are identifiers, or names that only one pair of STORE has.
     """
     log_plainly()
     with feed_errors(), open_store(target, wait=wait, create=False) as store:

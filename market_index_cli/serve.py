@@ -10,8 +10,8 @@ from typing import Any, Final
 import click
 
 from market_index.errors import missing_extra, safe_repr
-from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, EXIT_USAGE, Failed
-from market_index_cli.options import HEADERS, LOG_FORMAT, LOG_LEVEL, SECONDS, converted, option
+from market_index_cli.errors import EXIT_USAGE, Failed
+from market_index_cli.options import HEADERS, LOG_FORMAT, LOG_LEVEL, SECONDS, TOKENS, converted, option
 
 # As browsers send it: in lower case, and without the port that its scheme implies.
 _ORIGIN: Final = re.compile(r"\*|(?!http:.*:80$|https:.*:443$)[a-z][a-z0-9+.-]*://[a-z0-9_.:\[\]-]+")
@@ -41,22 +41,7 @@ class _Port(click.Option):
 
 
 # Each parameter has the name of its option, so that `auto_envvar_prefix` names its variable: MARKET_INDEX_MAX_AGE.
-@click.command(
-    short_help="Serve FEED over HTTP.",
-    context_settings={"auto_envvar_prefix": "MARKET_INDEX"},
-    epilog=f"""\b
-Examples:
-  market-index serve
-  market-index serve market.db --workers 2
-  market-index serve books.ndjson --host 0.0.0.0 --port 9000
-  producer | MARKET_INDEX_PORT=9000 market-index serve -
-  market-index serve orders:events.ndjson --workers 2
-  market-index serve kupo:http://127.0.0.1:1442
-
-\b
-Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opened,
-{EXIT_LISTEN} the address cannot be listened on.""",
-)
+@click.command(context_settings={"auto_envvar_prefix": "MARKET_INDEX"})
 @click.argument("feed", metavar="[FEED]", envvar="MARKET_INDEX_FEED", default="sample:")
 @option("--host", default="127.0.0.1", help="Address to listen on. The default is reachable only from this machine.")
 @option("--port", cls=_Port, default=8000, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
@@ -114,23 +99,25 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     "as 10.0.0.0/8, or * for any, as a Unix socket requires. Can be given more than once. By default no proxy is "
     "trusted.",
 )
-@option(
-    "--tokens",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Show names and whole units on the page by the token registry (CIP-26): its folder of mappings, or a file of "
-    "its entries. The API stays in smallest units.",
-)
+@TOKENS
 def serve(**arguments: Any) -> None:
-    """Serve FEED over HTTP: the pair list and the order book of every pair.
+    """Serve FEED over HTTP.
 
-    FEED is a store such as market.db or nats://127.0.0.1:4222/books, a file with one order book per line in the
-    JSON of the order-book endpoint, - for standard input, events of orders (orders:events.ndjson, or orders:-), a
-    recording (replay:recording.ndjson), the base URL of another service, or the order books of the ledger in a running
-    Kupo (kupo:http://127.0.0.1:1442). FEED is followed: a change goes live when it is published into a store or
-    appended to a file. Without FEED, recorded order books that change are served (sample:). The variable
-    MARKET_INDEX_FEED can also name FEED. GET / is a page that shows the books, GET /healthz reports the state of FEED,
-    GET /metrics the metrics of Prometheus, and GET /openapi.json describes the API.
+    The pair list and the order book of every pair are served. FEED is followed: a change goes live when it is published
+    into a store or appended to a file. Without FEED, recorded order books are served that change (sample:). The
+    variable MARKET_INDEX_FEED can also name FEED, and market-index --help says which kinds there are.
+
+    GET / is a page that shows the books. GET /healthz reports the state of FEED, GET /metrics has the metrics of
+    Prometheus, and GET /openapi.json describes the API.
+
+    \b
+    Examples:
+      market-index serve
+      market-index serve market.db --workers 2
+      market-index serve books.ndjson --host 0.0.0.0 --port 9000
+      producer | MARKET_INDEX_PORT=9000 market-index serve -
+      market-index serve orders:events.ndjson --workers 2
+      market-index serve kupo:http://127.0.0.1:1442
     """
     try:
         from market_index_cli.server.serving import Settings, run  # noqa: PLC0415  # other commands need no web stack

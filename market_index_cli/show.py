@@ -17,63 +17,40 @@ from typing import Final, TypeAlias
 import click
 
 from market_index import MarketIndex, OrderBook, Pair, PairNotFound, wire
-from market_index.display import Tokens
 from market_index.errors import safe_repr
 from market_index_cli import terminal
 from market_index_cli.console import interrupt_on_sigterm, loading
 from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import containing, exact_pair, pair_of
-from market_index_cli.options import BASE, FEED, HEADERS, JSON, QUOTE, opened
-from market_index_cli.tokens import NO_VALUE, TOKENS, Display, tokens_of
+from market_index_cli.options import BASE, FEED, HEADERS, JSON, QUOTE, TOKENS, opened
+from market_index_cli.tokens import NO_VALUE, Display, tokens_of
 from market_index_feeds import Feed
 
 _TERMINAL_DEPTH: Final = 15
 """The default number of levels per side on a terminal."""
 
-
 _OpenSource: TypeAlias = Callable[[], Feed]
 
-_EVERY_DIGIT: Final = click.option(
-    "--every-digit",
-    is_flag=True,
-    help="On a terminal, show exact numbers, and each level of a book. Pipes have them always.",
-)
 
-
-@click.command(
-    short_help="List the pairs of FEED.",
-    epilog=f"""\b
-Exit codes: 0, {EXIT_ABSENT} no pair matches --filter, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read,
-{EXIT_REJECTED} a record was rejected.""",
-)
+@click.command
 @FEED
-@click.option("--wide", is_flag=True, help="Do not shorten identifiers to the width of the terminal.")
 @click.option(
     "--filter", "text", default="", metavar="TEXT", help="List only pairs with TEXT in an identifier or a name."
 )
-@_EVERY_DIGIT
 @HEADERS
 @TOKENS
 @JSON
-def pairs(
-    source: str,
-    *,
-    wide: bool,
-    text: str,
-    every_digit: bool,
-    headers: Path | None,
-    tokens: Tokens | None,
-    as_json: bool,
-) -> None:
-    """List the pairs of FEED: spot, best bid, best ask, spread, number of levels, and the assets.
+def pairs(source: str, *, text: str, headers: Path | None, tokens: Path | None, as_json: bool) -> None:
+    """List the pairs of FEED.
 
-    On a terminal, it also prints what the books reflect and when they were published, if FEED contains that.
+    A pair has spot, best bid, best ask, spread, the number of levels, and the assets. On a terminal, it also prints
+    what the books reflect and when they were published, if FEED contains that.
 
     The minter of an asset chooses its name: only the identifier is unique. In a pipe, tabs separate the columns.
     """
     log_plainly()
-    display = Display(tokens_of(source, tokens), every_digit or not sys.stdout.isatty())
+    display = Display(tokens_of(source, tokens), not sys.stdout.isatty())
     with feed_errors(), opened(source, headers) as feed:
         index = containing(text, _read(feed), display)
     if text and not index:
@@ -81,23 +58,14 @@ def pairs(
     if as_json:
         click.echo(wire.pair_list_to_json(index.pair_list()))
     elif sys.stdout.isatty():
-        _print(terminal.pair_table(index.values(), display, _columns(), wide=wide))
-        _print(terminal.freshness_lines(index.freshness))
+        _print([*terminal.pair_table(index.values(), display, _columns()), *terminal.freshness_lines(index.freshness)])
     else:
-        _print(terminal.pair_rows(index.values(), display))
+        _print(map("\t".join, terminal.pair_rows(index.values(), display)))
     if feed.rejected:
         raise SystemExit(EXIT_REJECTED)
 
 
-@click.command(
-    short_help="Show one order book of FEED.",
-    epilog=f"""\b
-Example:
-  market-index book market.db ADA 8db269c3ec630e06ae29f74bc39edd1f87c819f1056206e879a1cd61:446a65644d6963726f555344
-
-\b
-Exit codes: 0, {EXIT_ABSENT} FEED does not track the pair, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read.""",
-)
+@click.command
 @FEED
 @BASE
 @QUOTE
@@ -107,7 +75,6 @@ Exit codes: 0, {EXIT_ABSENT} FEED does not track the pair, 2 wrong usage, {EXIT_
     type=click.IntRange(0),
     help=f"Show the best N levels of each side. The default is {_TERMINAL_DEPTH} on a terminal, and all in a pipe.",
 )
-@_EVERY_DIGIT
 @click.option(
     "--watch", is_flag=True, help="Show the book again whenever it changes, until a signal or the end of FEED."
 )
@@ -120,21 +87,24 @@ def book(
     quote: str,
     *,
     depth: int | None,
-    every_digit: bool,
     watch: bool,
     headers: Path | None,
-    tokens: Tokens | None,
+    tokens: Path | None,
     as_json: bool,
 ) -> None:
-    """Show the order book of BASE and QUOTE: asks above bids, the best of each in the middle.
+    """Show one order book of FEED.
 
-    BASE and QUOTE are identifiers, or names that only one pair of FEED has. In a pipe, each level is one line, with
-    tabs between side, price and amount. With --watch, each state then begins with a line of the as_of, and a blank line
-    is between two states.
+    Asks are above bids, and the best of each in the middle. BASE and QUOTE are identifiers, or names that only one pair
+    of FEED has. In a pipe, each level is one line, with tabs between side, price and amount. With --watch, each state
+    then begins with a line of the as_of, and a blank line is between two states.
+
+    \b
+    Example:
+      market-index book market.db ADA 8db269c3ec630e06ae29f74bc39edd1f87c819f1056206e879a1cd61:446a65644d6963726f555344
     """
     log_plainly()
     is_terminal = sys.stdout.isatty() and not as_json
-    display = Display(tokens_of(source, tokens), every_digit or not sys.stdout.isatty())
+    display = Display(tokens_of(source, tokens), not sys.stdout.isatty())
     before, separator = list[str](), list[str]()
     with feed_errors(), suppress(KeyboardInterrupt) if watch else nullcontext():
         for pair, index in (_watched if watch else _once)(partial(opened, source, headers), base, quote, display):
@@ -162,7 +132,7 @@ def _lines(found: OrderBook, depth: int | None, display: Display, *, as_json: bo
     if as_json:
         return [wire.order_book_to_json(cut).decode()]
     if not sys.stdout.isatty():
-        return [*terminal.ladder_rows(cut, display)]
+        return [*map("\t".join, terminal.ladder_rows(cut, display))]
     return [*terminal.ladder(found, _TERMINAL_DEPTH if depth is None else depth, display, _columns())]
 
 

@@ -6,57 +6,55 @@ columns, and numbers are exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from decimal import ROUND_HALF_UP, Context, Decimal
+from collections.abc import Callable, Collection, Iterator, Sequence
+from decimal import Decimal
 from itertools import accumulate, pairwise
 from typing import Final
 from unicodedata import combining, east_asian_width
 
 from click import style
 
-from market_index import Freshness, OrderBook, Side
-from market_index_cli.tokens import EXACT, SHORTEST, Display, shortened
+from market_index import AssetId, Freshness, OrderBook, Side
+from market_index_cli.tokens import EXACT, Display, percent, shortened
 
 _BAR_WIDTH: Final = 40
 _HEADINGS: Final = ("pair", "spot", "best bid", "best ask", "spread", "bids", "asks", "base", "quote")
 _FACTS: Final = len(_HEADINGS) - 2
-_LEFT_OUT: Final = "There is no room for identifiers; --wide shows them."
-_CUT: Final = "Identifiers are cut; --wide shows them whole."
+_IDENTIFIERS: Final = "A pipe has whole identifiers: market-index pairs FEED | cat"
 _CROSSED: Final = "In yellow, with a spread of zero or less: locked or crossed."
 
 
-def pair_table(books: Iterable[OrderBook], display: Display, columns: int, *, wide: bool = False) -> Iterator[str]:
-    """Yield the lines of a table of pairs: prices, number of levels, and identifiers.
-
-    Identifiers are shortened, and left out where the terminal has no room for them, unless `wide` is True.
-    """
-    books = list(books)
-    facts = [_facts(book, display) for book in books]
-    ids = [
-        tuple(str(one) if wide else shortened(one, SHORTEST) for one in (book.pair.base, book.pair.quote))
-        for book in books
-    ]
-    heading, *rows = _justified([_HEADINGS, *(row + pair for row, pair in zip(facts, ids, strict=True))])
-    note = None if wide else _CUT
-    if not wide and max(map(_width, (heading, *rows))) > columns:
-        heading, *rows = _justified([_HEADINGS[:_FACTS], *facts])
-        note = _LEFT_OUT
-    yield style(heading, bold=True)
+def pair_table(books: Collection[OrderBook], display: Display, columns: int) -> Iterator[str]:
+    """Yield the lines of a table of pairs. Short identifiers are shown if the terminal has room for them."""
+    rows = [*pair_rows(books, display, shortened)]
+    lines = _justified(rows)
+    if max(map(_width, lines)) > columns:
+        lines = _justified([row[:_FACTS] for row in rows])
+    yield style(lines[0], bold=True)
     are_crossed = [book.is_crossed or book.is_locked for book in books]
-    for row, is_crossed in zip(rows, are_crossed, strict=True):
-        yield style(row, fg="yellow") if is_crossed else row
+    for line, is_crossed in zip(lines[1:], are_crossed, strict=True):
+        yield style(line, fg="yellow") if is_crossed else line
     if any(are_crossed):
         yield style(_CROSSED, dim=True)
-    if note:
-        yield style(note, dim=True)
+    yield style(_IDENTIFIERS, dim=True)
 
 
-def pair_rows(books: Iterable[OrderBook], display: Display) -> Iterator[str]:
-    """Yield the table for a pipe: headings first, with tabs between the columns."""
-    yield "\t".join(_HEADINGS)
+def pair_rows(
+    books: Collection[OrderBook], display: Display, identifier: Callable[[AssetId], str] = str
+) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of a table of pairs: headings first, then prices, numbers of levels, and identifiers."""
+    yield _HEADINGS
     for book in books:
-        name, *numbers = _facts(book, display)
-        yield "\t".join((name, *map(_ungrouped, numbers), str(book.pair.base), str(book.pair.quote)))
+        pair, best = book.pair, display.grouped(book.depth(1))
+        yield (
+            display.pair_name(pair),
+            display.price(pair, book.spot),
+            display.level_price(pair, best.best_bid, Side.BID),
+            display.level_price(pair, best.best_ask, Side.ASK),
+            display.price(pair, book.spread),
+            *(str(len(side)) for side in (book.bids, book.asks)),
+            *map(identifier, (pair.base, pair.quote)),
+        )
 
 
 def ladder(book: OrderBook, depth: int, display: Display, columns: int) -> Iterator[str]:
@@ -66,19 +64,18 @@ def ladder(book: OrderBook, depth: int, display: Display, columns: int) -> Itera
     """
     grouped, pair = display.grouped(book), book.pair
     shown = grouped.depth(depth)
-    asks = len(shown.asks)
-    levels = [*((Side.ASK, one) for one in reversed(shown.asks)), *((Side.BID, one) for one in shown.bids)]
+    headings, *rows = ladder_rows(shown, display)
     worth = [*reversed(_worth(book, shown, Side.ASK)), *_worth(book, shown, Side.BID)]
-    prices = _aligned([display.level_price(pair, level.price, side) for side, level in levels])
-    amounts = [display.amount(pair.base, level.accumulated_liquidity) for _, level in levels]
-    values, totals = ([display.value(pair.quote, one[at]) for one in worth] for at in (0, 1))
-    sides = [side.value for side, _ in levels]
-    cells = zip(sides, prices, amounts, values, totals, strict=True)
-    heading, *lines = _justified([("side", "price", "amount", "value", "total"), *cells])
+    prices = _aligned([price for _, price, _ in rows])
+    cells = [
+        (side, price, amount, *(display.amount(pair.quote, one) for one in values))
+        for (side, _, amount), price, values in zip(rows, prices, worth, strict=True)
+    ]
+    heading, *lines = _justified([(*headings, "value", "total"), *cells])
     room = min(max(columns - max(map(_width, (heading, *lines))) - 2, 1), _BAR_WIDTH)
     largest = max((value for value, _ in worth), default=Decimal(1))
     rungs = []
-    for side, line, (value, _) in zip(sides, lines, worth, strict=True):
+    for (side, *_), line, (value, _) in zip(rows, lines, worth, strict=True):
         bar = "█" * max(int(value * room / largest), 1)
         rungs.append(f"{line}  {style(bar, fg='red' if side == 'ask' else 'green')}")
     yield style(display.pair_name(pair), bold=True)
@@ -87,6 +84,7 @@ def ladder(book: OrderBook, depth: int, display: Display, columns: int) -> Itera
     yield style(display.units(pair), dim=True)
     yield ""
     yield style(heading, dim=True)
+    asks = len(shown.asks)
     yield from _more(len(grouped.asks) - asks, "asks above")
     yield from rungs[:asks]
     yield style(f"---  {_middle(book, display)}", bold=True)
@@ -102,14 +100,13 @@ def _worth(book: OrderBook, shown: OrderBook, side: Side) -> list[tuple[Decimal,
     return [(EXACT.subtract(total, before), total) for before, total in pairwise([Decimal(0), *found])]
 
 
-def ladder_rows(book: OrderBook, display: Display) -> Iterator[str]:
-    """Yield the levels in the order of the ladder, with tabs between side, price and amount; headings first."""
-    yield "side\tprice\tamount"
+def ladder_rows(book: OrderBook, display: Display) -> Iterator[tuple[str, str, str]]:
+    """Yield side, price and amount of each level in the order of the ladder; headings first."""
+    yield "side", "price", "amount"
     for side, levels in ((Side.ASK, reversed(book.asks)), (Side.BID, book.bids)):
         for level in levels:
-            price = display.level_price(book.pair, level.price, side)
             amount = display.amount(book.pair.base, level.accumulated_liquidity)
-            yield f"{side.value}\t{_ungrouped(price)}\t{_ungrouped(amount)}"
+            yield side.value, display.level_price(book.pair, level, side), amount
 
 
 def freshness_lines(freshness: Freshness) -> Iterator[str]:
@@ -120,10 +117,6 @@ def freshness_lines(freshness: Freshness) -> Iterator[str]:
         yield style(f"published at {freshness.published_at:%Y-%m-%d %H:%M:%S} UTC", dim=True)
 
 
-def _ungrouped(number: str) -> str:
-    return number.replace(",", "")
-
-
 def _aligned(numbers: Sequence[str]) -> list[str]:
     """Return the numbers padded to one width, with aligned decimal points."""
     parts = [number.partition(".") for number in numbers]
@@ -132,34 +125,12 @@ def _aligned(numbers: Sequence[str]) -> list[str]:
     return [f"{whole:>{before}}{point + places:<{after}}" for whole, point, places in parts]
 
 
-def _facts(book: OrderBook, display: Display) -> tuple[str, ...]:
-    pair, best = book.pair, display.grouped(book.depth(1))
-    bid = display.level_price(pair, best.best_bid and best.best_bid.price, Side.BID)
-    ask = display.level_price(pair, best.best_ask and best.best_ask.price, Side.ASK)
-    spot, spread = display.price(pair, book.spot), _like_bid(book, book.spread, display)
-    return display.pair_name(pair), spot, bid, ask, spread, str(len(book.bids)), str(len(book.asks))
-
-
 def _middle(book: OrderBook, display: Display) -> str:
     """Return the line between the asks and the bids."""
     state = " (crossed)" if book.is_crossed else " (locked)" if book.is_locked else ""
-    spread, mid = (_like_bid(book, price, display) for price in (book.spread, book.mid))
-    share = "" if book.spread is None or book.mid is None else f", {percent(book.spread, book.mid)} %"
-    return f"spread {spread}{share}{state}  mid {mid}  spot {display.price(book.pair, book.spot)}"
-
-
-def _like_bid(book: OrderBook, price: Decimal | None, display: Display) -> str:
-    """Return the text of the spread or the mid. Its last digit is that of the prices of the book."""
-    return display.price(book.pair, price, book.best_bid and book.best_bid.price)
-
-
-def percent(part: Decimal, whole: Decimal) -> str:
-    """Return a part in percent, with at most three significant digits; as on the page.
-
-    >>> percent(Decimal(1), Decimal(3)), percent(Decimal("-0.00002"), Decimal(1)), percent(Decimal(0), Decimal(1))
-    ('33.3', '-0.002', '0')
-    """
-    return format(Context(3, ROUND_HALF_UP).divide(part, whole).scaleb(2).normalize(), "f")
+    spread, mid, spot = (display.price(book.pair, price) for price in (book.spread, book.mid, book.spot))
+    share = "" if book.spread is None or book.mid is None else f", {percent(book.spread, book.mid)}"
+    return f"spread {spread}{share}{state}  mid {mid}  spot {spot}"
 
 
 def _more(count: int, what: str) -> Iterator[str]:

@@ -23,10 +23,8 @@ HEAD: Final = """\
 The output of `--help`, written by `python -m tests.cli_page`. `python -m market_index_cli` runs the same command. A
 command that needs an extra that is not [installed](index.md#install) names it.
 
-Besides the exit codes of each command: 1 if the reader of standard output closed it, as `head` does; 2 if the extra
-`cli` or `server` is missing, or too few files may be open; 3 if standard output cannot be written, or the extra
-`nats` or `ledger` is missing. After a signal, `serve` answers requests in flight for up to 10 seconds; then it ends
-with 0, as `relay` and `record` do.
+After a signal, `serve` answers requests in flight for up to 10 seconds. Then it ends with 0, as `relay` and `record`
+do.
 """
 
 

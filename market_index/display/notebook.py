@@ -68,8 +68,11 @@ def table(value: object, tokens: Tokens | None = None, pair: Pair | None = None)
     '<div>1 asks<br>in whole units</div>...<td>0.0041005</td><td>7</td></tr></table>'
 
     Raises:
-        TypeError: The value has no table, or `pair` is missing.
+        TypeError: The value has no table, `pair` is missing, or an argument has another type.
     """
+    for name, given, kind in (("tokens", tokens, Tokens), ("pair", pair, Pair)):
+        if given is not None and type(given) is not kind:
+            raise TypeError(f"{name} must be a {kind.__name__}, got {type(given).__name__}: {safe_repr(given)}")
     title, columns, rows, count = _content(value)
     pair = value.pair if isinstance(value, OrderBook) else pair
     shown = _Shown(tokens, pair)

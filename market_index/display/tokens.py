@@ -23,8 +23,8 @@ from market_index.pairs import Pair
 from market_index.prices import to_price_or_ratio, to_ratio
 from market_index.value import Value, slot_setters
 
-MAX_DECIMALS: Final = 255
-"""The most decimals of an entry: as the tool of the registry accepts. CIP-26 allows 19."""
+MAX_DECIMALS: Final = 19
+"""The most decimals of an entry, as CIP-26 allows."""
 
 MAX_NAME_LENGTH: Final = 50
 """The most characters of a name that are shown, as CIP-26 allows."""
@@ -46,7 +46,7 @@ class Token(Value):
     `decimals` is the number of decimals of an amount: with 6, 1,500,000 smallest units are shown as 1.5.
 
     Raises:
-        InvalidTokens: `asset` is not an `AssetId`, a name is not a text, or `decimals` is not an int from 0 to 255.
+        InvalidTokens: `asset` is not an `AssetId`, a name is not a text, or `decimals` is not an int from 0 to 19.
     """
 
     asset: AssetId
@@ -325,7 +325,10 @@ def _token(entry: Any) -> Token:
     properties = entry.get("metadata", entry)  # version 2 of the API has them one level deeper
     if not isinstance(properties, dict):
         raise InvalidTokens(f"metadata must be an object, got {safe_repr(properties)}")
-    return Token(AssetId.from_unit(subject), *[_value(properties, name) for name in ("ticker", "name", "decimals")])
+    token = Token(AssetId.from_unit(subject), *[_value(properties, name) for name in ("ticker", "name", "decimals")])
+    if token == Token(token.asset):
+        raise InvalidTokens(f"an entry must have a ticker, a name or decimals, got {safe_repr(entry)}")
+    return token
 
 
 def _value(properties: dict[str, Any], name: str) -> Any:

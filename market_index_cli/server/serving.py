@@ -13,14 +13,12 @@ from typing import Any
 
 import click
 from attrs import frozen
-from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from market_index import LiveIndex
 from market_index.display import Tokens
-from market_index.wire import AS_OF, PUBLISHED_AT, error_to_json
+from market_index.wire import AS_OF, PUBLISHED_AT
 from market_index_cli.console import loading
 from market_index_cli.errors import listen_errors
 from market_index_cli.logs import LOG
@@ -31,7 +29,7 @@ from market_index_cli.server.http_server import GRACE_SECONDS, Server, connectio
 from market_index_cli.server.listeners import bind, passed_socket, url_of
 from market_index_cli.server.metrics import WorkerMetrics
 from market_index_cli.server.workers import supervise
-from market_index_cli.tokens import read_tokens, tokens_of
+from market_index_cli.tokens import tokens_of
 from market_index_feeds import Feed
 from market_index_http import create_app
 from market_index_http.operating import Health, description_route, probe_routes
@@ -117,19 +115,19 @@ def _serve(
     stream = Stream(live, limit=max(1, connections // 2))
     metrics = WorkerMetrics(live, counters, stream, health)
     # Each worker reads the file: a large argument of a worker could block its supervisor (see `workers.Work`).
-    tokens = None if settings.tokens is None else read_tokens(settings.tokens)
+    tokens = tokens_of(settings.feed, settings.tokens) or Tokens()
     routes = (
         stream.route(),
         *probe_routes(live, health),
         metrics.route(),
         description_route(),
-        *page_routes(live, tokens_of(settings.feed, tokens) or Tokens()),
+        *page_routes(live, tokens),
     )
     app: ASGIApp = create_app(live, max_age=settings.max_age, routes=routes, on_response=counters.count)
     if settings.cors_origin:
-        app = _Cors(
+        # Around the app, so that the response to an unexpected error has its fields, too.
+        app = CORSMiddleware(
             app,
-            counters.count,
             allow_origins=settings.cors_origin,
             allow_methods=("GET", "HEAD"),
             allow_headers=("If-None-Match",),
@@ -158,23 +156,3 @@ def _serve(
     LOG.info("listening on %s", url_of(listener))
     on_serving()
     server.run([listener])
-
-
-class _Cors(CORSMiddleware):
-    """Starlette's middleware, except that preflight requests are counted, and a rejected one has the error body.
-
-    It wraps the whole app, so that the response to an unexpected error has the fields of CORS, too.
-    """
-
-    def __init__(self, app: ASGIApp, count: Callable[[str, int], object], **options: Any) -> None:
-        super().__init__(app, **options)
-        self._count = count
-
-    def preflight_response(self, request_headers: Headers) -> Response:
-        """Return the response to a preflight request."""
-        found = super().preflight_response(request_headers)
-        self._count("", found.status_code)
-        if found.status_code == 200:
-            return found
-        fields = {name: text for name, text in found.headers.items() if not name.startswith("content-")}
-        return Response(error_to_json(bytes(found.body).decode()), found.status_code, fields, "application/json")

@@ -82,6 +82,10 @@ def test_a_level_changes_on_the_page_and_again_after_a_restart_without_a_reload(
             visit.shows("#connection", "No answer")
             visit.becomes(visit.ladder, ladder_rows(BOOK))
             visit.is_visible("article.old")
+            # A screen that is turned keeps the book.
+            for width in (390, 1280):
+                visit.page.set_viewport_size({"width": width, "height": 800})
+                visit.is_visible(".ladder")
             following = BOOK.apply(bids=[("4", 12)])
             live.publish(following)
             server.start()
@@ -153,11 +157,19 @@ def test_both_sides_are_visible_around_the_middle_until_the_visitor_scrolls_away
 @pytest.mark.thorough
 def test_an_order_a_price_of_the_chart_and_an_exact_number_are_read_out(browser: Browser):
     with visited(browser, LiveIndex([BOOK])) as visit:
-        page = visit.open_live(SNEK_ADA)
+        page, unit = visit.open_live(SNEK_ADA), "smallest units of \u2068SNEK\u2069"
+        before = page.locator(".ladder-panel").bounding_box()
         page.get_by_role("textbox", name="Amount").fill("12")
-        visit.shows(".cost", "Buying 12 SNEK costs 60 ADA: 5 on average, 0 % worse than the best price.")
+        visit.shows(
+            ".cost",
+            f"Buying 12 {unit} costs 60 lovelace: 5 on average, 0 % worse than the best price.",
+        )
+        assert page.locator(".ladder-panel").bounding_box() == before, "the levels do not move"
         page.get_by_role("combobox", name="Order").select_option("Sell")
-        visit.shows(".cost", "Selling 12 SNEK brings 46 ADA: 3.83333333 on average, 4.17 % worse than the best price.")
+        visit.shows(
+            ".cost",
+            f"Selling 12 {unit} brings 46 lovelace: 3.83333333 on average, 4.17 % worse than the best price.",
+        )
         page.locator(".chart").focus()
         page.keyboard.press("ArrowLeft")
         visit.shows(".readout", "Ask 5: buying 30 up to here costs 150, on average 5.")
@@ -183,7 +195,7 @@ def test_a_book_without_a_stream_is_polled_and_names_are_requested_once(browser:
     ):
         visit.page.route("**/stream?*", lambda route: route.abort())
         page = visit.open_live(SNEK_ADA)
-        visit.shows("#transport", "polled every 5 s: no stream")
+        visit.shows("#transport", "no stream: polled every 5 s")
         live.publish(BOOK.apply(bids=[("4.5", 11)]))
         visit.poll()
         visit.becomes(visit.marked, ["4.5"])
@@ -194,7 +206,7 @@ def test_a_book_without_a_stream_is_polled_and_names_are_requested_once(browser:
         assert sum(url.endswith("/tokens.json") for url in visit.requested) == 2, "an unknown asset has appeared"
         page.unroute("**/stream?*")
         visit.poll()
-        visit.shows("#transport", "each change as it happens")
+        visit.shows("#transport", "stream: each change as it happens")
 
 
 @pytest.mark.thorough
@@ -335,6 +347,10 @@ def test_whole_units_are_those_of_the_registry_until_the_visitor_wants_the_small
             visit.ladder,
             [("bid", "4,123,000,000", "1.5", worth[0], worth[0]), ("bid", "4,122,000,000", "0.25", worth[1], worth[2])],
         )
+        page.get_by_role("combobox", name="Order").select_option("Sell")
+        page.get_by_role("textbox", name="Amount").fill("1.5")
+        trade = "Selling 1.5 \u2068ADA\u2069 brings 6,184,500,000 \u2068SNEK 279c909f\u2069"
+        visit.shows(".cost", f"{trade}: 4,123,000,000 on average, 0 % worse than the best price.")
         page.get_by_role("checkbox", name="Smallest units").check()
         rows = [("bid", "4,123", "1.5 M", worth[0], worth[0]), ("bid", "4,122", "250,000", worth[1], worth[2])]
         visit.becomes(visit.ladder, rows)

@@ -129,6 +129,13 @@ def test_ctrl_c_during_the_imports_has_no_traceback(tmp_path: Path):
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
+def test_nothing_else_is_imported_before_ctrl_c_is_handled():
+    code = (
+        "import sys; known = {*sys.modules}; import market_index_cli.__main__; print(*sorted({*sys.modules} - known))"
+    )
+    assert run_python("-c", code).stdout.split() == ["market_index_cli", "market_index_cli.__main__"]
+
+
 def test_the_package_runs_as_a_module():
     done = run_python("-m", "market_index_cli", "--version")
     assert (done.returncode, done.stdout) == (0, invoke("--version").stdout)

@@ -44,7 +44,7 @@ def twins(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("base", "quote"), [("ada", "iusd"), ("ADA", str(IUSD))])
+@pytest.mark.parametrize(("base", "quote"), [("ada", "iusd"), ("ADA", str(IUSD)), ("lovelace", IUSD.unit)])
 def test_a_name_is_accepted_if_one_pair_fits(store: Path, base: str, quote: str):
     invoke("publish", store, SAMPLE)
     for source, stdin in ((store, ""), ("-", SAMPLE.read_text())):

@@ -16,10 +16,7 @@ from pathlib import Path
 import pytest
 
 from market_index import LiveIndex
-from market_index_cli.server.serving import _Cors
 from market_index_feeds import Feed, Progress, open_store
-from market_index_http import create_app
-from tests.asgi import request
 from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, running, started, untimed
 from tests.feeds.made_up import book, pair
 from tests.metrics import samples_of, scrape
@@ -205,28 +202,6 @@ class TestVariables:
         assert fetch(configured, target, "OPTIONS", f"Origin: {PAGE_ORIGIN}\r\n{asked}").status == 200
         answer = fetch(configured, target, headers="Origin: https://other.example\r\n")
         assert (answer.status, "access-control-allow-origin" in answer.headers) == (status, False)
-
-    def test_a_refused_preflight_request_has_the_error_body_and_is_counted(self, configured: Running):
-        key = "market_index_requests_total", "endpoint=other", "status=400"
-        before = scrape(configured.service)[key]
-        asked = "Origin: https://other.example\r\nAccess-Control-Request-Method: GET\r\n"
-        answer = fetch(configured, LIST, "OPTIONS", asked)
-        assert (answer.status, answer.headers["content-type"]) == (400, "application/json")
-        assert answer.json == {"error": "Disallowed CORS origin"}
-        assert int(answer.headers["content-length"]) == len(answer.body)
-        assert scrape(configured.service)[key] == before + 1
-
-
-def test_an_unexpected_error_is_readable_for_allowed_origins(monkeypatch: pytest.MonkeyPatch):
-    """And the preflight requests, which do not reach the app, are counted."""
-    counted: list[tuple[str, int]] = []
-    app = _Cors(create_app(LiveIndex()), lambda *response: counted.append(response), allow_origins=[PAGE_ORIGIN])
-    monkeypatch.setattr("market_index_http.pair_list.PairListEndpoint.__call__", lambda *_: 1 / 0)
-    origin = {"Origin": PAGE_ORIGIN}
-    answer = request(app, LIST, headers=origin)
-    assert request(app, LIST, "OPTIONS", origin | {"Access-Control-Request-Method": "GET"}).status == 200
-    assert (answer.status, answer.headers["access-control-allow-origin"]) == (500, PAGE_ORIGIN)
-    assert counted == [("", 200)]
 
 
 def test_a_port_of_kubernetes_is_ignored():

@@ -1,20 +1,17 @@
 // The view of one order book: its name, identifiers, key figures, ladder and depth chart.
 
-import { add, compare, decimal, fitting, grouped, half, lastDigit, levelPrice, percent, readable } from "./exact.js";
-import { readablePrice, subtract, text } from "./exact.js";
-import { element, pairName, replaceParts, setText } from "./elements.js";
+import { compare, decimal, fitting, grouped, levelPrice, percent, readable, readablePrice, text } from "./exact.js";
+import { element, pairName, part, replaceParts, setText } from "./elements.js";
 import { DepthChart } from "./chart.js";
 import { EVERY_DIGIT, grouped as groupedBook, steps } from "./grouping.js";
 import { Ladder } from "./ladder.js";
 import { MarketOrder } from "./order.js";
-import { unitsLine } from "./units.js";
+import { unitName, unitsLine } from "./units.js";
 
-const FACTS = ["Spot", "Best bid", "Best ask", "Spread", "Mid"];
 const COPIED_MILLISECONDS = 2000;
 const CROSSED =
   "Both orders could trade with each other. On an order-book exchange they stay until a transaction fills them, whose " +
   "costs may be higher than the gain. The book is shown as published.";
-const ABOUT_NAMES = "The minter of a token chooses its name. Only the identifier is unique.";
 
 /**
  * Return what is shown of a parsed book: its levels grouped by the choice of a step, its key figures, each with its exact
@@ -27,20 +24,12 @@ export function summarize(book, units, choice) {
   const write = isExact ? grouped : readable;
   const writePrice = isExact ? grouped : readablePrice;
   const levels = groupedBook(book, choice);
-  const shown = (level, isUp) => {
-    const value = units.price(level.value);
-    return { ...level, value, text: isExact ? grouped(value) : levelPrice(value, isUp) };
-  };
-  const bids = levels.bids.map((level) => shown(level, false));
-  const asks = levels.asks.map((level) => shown(level, true));
+  const [bids, asks] = [levels.bids, levels.asks].map((side, at) => withTotals(side, at === 1, units, isExact));
   const spot = book.spot && units.price(book.spot.value);
-  const both = bid && ask;
-  const mid = both ? half(add(bid, ask)) : null;
-  const spread = both ? subtract(ask, bid) : null;
-  // The last digit of mid and spread is that of the prices of the book.
-  const [midText, spreadText] = [mid, spread].map((one) => both && writePrice(one, lastDigit(bid)));
   const spotText = spot ? writePrice(spot) : "none yet";
-  const share = both && percent(spread, mid);
+  const [mid, spread] = bid && ask ? [(bid + ask) / 2n, ask - bid] : [null, null];
+  const midText = mid && writePrice(mid);
+  const share = mid && percent(spread, mid);
   const state = stateOf(book);
   const sentence = {
     empty: "This order book is empty.",
@@ -54,11 +43,22 @@ export function summarize(book, units, choice) {
     [spotText, spot],
     [bids[0]?.text ?? "none", bid],
     [asks[0]?.text ?? "none", ask],
-    [both ? `${spreadText} (${share})` : "none", spread],
-    [both ? midText : "none", mid],
-  ].map(([shown, exact]) => [shown, exact ? text(exact) : ""]);
-  const middle = both ? `mid ${midText} · spread ${share}` : "no spread";
+    [mid ? `${writePrice(spread)} (${share})` : "none", spread],
+    [midText ?? "none", mid],
+  ].map(([shown, exact]) => [shown, exact == null ? "" : text(exact)]);
+  const middle = mid ? `mid ${midText} · spread ${share}` : "no spread";
   return { bids, asks, spot, spotText, mid, midText, facts, state, sentence, middle, units, write, writePrice };
+}
+
+/** Return the levels of a side in the units: price and its text, value, and the sums of values and of amounts up to each. */
+function withTotals(levels, isAsk, units, isExact) {
+  let [total, sum] = [0n, 0n];
+  return levels.map((level) => {
+    const [value, worth] = [units.price(level.value), units.worth(level)];
+    total += worth;
+    sum += level.amount;
+    return { ...level, isAsk, value, worth, total, sum, text: isExact ? grouped(value) : levelPrice(value, isAsk) };
+  });
 }
 
 function stateOf({ bids: [bid], asks: [ask] }) {
@@ -68,47 +68,20 @@ function stateOf({ bids: [bid], asks: [ask] }) {
 
 export class BookView {
   #node = document.getElementById("book");
-  #title = element("h2", { id: "title", tabindex: "-1" });
-  #badge = element("span", { class: "badge" });
-  #changed = element("p", { class: "changed-at" });
-  #sentence = element("p", { class: "notice", role: "status" });
-  #identifiers = { base: element("code"), quote: element("code") };
-  #details = element(
-    "details",
-    { class: "identifiers" },
-    element("summary", {}, "Identifiers"),
-    element("dl", {}, ...Object.entries(this.#identifiers).map(([name, value]) => identifierLine(name, value))),
-    element("p", { class: "remark" }, ABOUT_NAMES),
-  );
-  #facts = FACTS.map((name) => {
-    const value = element("dd");
-    return { value, node: element("div", {}, element("dt", {}, name), value) };
-  });
-  #units = element("span");
-  #switch = element("input", { type: "checkbox", id: "smallest" });
-  #switchLabel = element("label", { class: "switch" }, this.#switch, " Smallest units");
-  #step = element("select", { id: "step" });
+  #title = part("h2");
+  #badge = part(".badge");
+  #changed = part(".changed-at");
+  #identifiers = [...this.#node.querySelectorAll("code")];
+  #content = part(".content");
+  #sentence = part(".sentence");
+  #facts = [...this.#node.querySelectorAll(".facts div")];
+  #units = part(".units span");
+  #step = part("#step");
+  #switch = part("#smallest");
+  #exact = part(".exact");
   #order = new MarketOrder();
-  #links = element("p", { class: "remark links" });
-  #exact = element("p", { class: "exact", role: "status" });
   #ladder = new Ladder();
   #chart = new DepthChart();
-  #body = element("div", { class: "body" }, this.#ladder.node, this.#chart.node);
-  #content = element(
-    "div",
-    { class: "content" },
-    this.#sentence,
-    element("dl", { class: "facts" }, ...this.#facts.map((fact) => fact.node)),
-    element(
-      "div",
-      { class: "remark units" },
-      this.#units,
-      element("label", { class: "switch" }, "Price step ", this.#step),
-      this.#switchLabel,
-    ),
-    this.#order.node,
-    this.#body,
-  );
   #key = null;
 
   /**
@@ -118,18 +91,7 @@ export class BookView {
   constructor(onUnits, onStep) {
     this.#switch.addEventListener("change", () => onUnits(this.#switch.checked));
     this.#step.addEventListener("change", () => onStep(this.#step.value));
-    this.#node.append(
-      element(
-        "header",
-        {},
-        element("a", { class: "back", href: "#" }, "‹ All pairs"),
-        element("div", { class: "heading" }, this.#title, this.#badge, this.#changed),
-        this.#details,
-      ),
-      this.#content,
-      this.#links,
-      this.#exact,
-    );
+    for (const identifier of this.#identifiers) offerCopy(identifier, identifier.nextElementSibling);
     // A screen without a pointer shows no tooltip. So a touch shows its text, until the next one.
     this.#node.addEventListener("click", ({ target }) => {
       setText(this.#exact, target.closest("[title]:not([title=''])")?.title ?? "");
@@ -143,7 +105,7 @@ export class BookView {
   show({ pair, value, changed }, content, choice, isOld, tokens, isWhole) {
     this.#node.hidden = false;
     this.#name(pair, tokens);
-    this.#switchLabel.hidden = tokens.isEmpty;
+    this.#switch.parentElement.hidden = tokens.isEmpty;
     this.#switch.checked = !isWhole;
     setText(this.#units, unitsLine(pair, tokens, isWhole));
     this.#content.hidden = content === null;
@@ -155,14 +117,15 @@ export class BookView {
     if (content === null) return;
     this.#showSteps(steps(value), choice, content.units);
     setText(this.#sentence, content.sentence);
-    this.#body.hidden = content.state === "empty";
+    part(".body").hidden = content.state === "empty";
     content.facts.forEach(([shown, exact], at) => {
-      const { value, node } = this.#facts[at];
-      setText(value, shown);
-      value.classList.toggle("none", exact === "");
-      node.title = exact;
+      const fact = this.#facts[at];
+      setText(fact.lastElementChild, shown);
+      fact.lastElementChild.classList.toggle("none", exact === "");
+      fact.title = exact;
     });
-    this.#order.update(value, content.units, { base: tokens.nameOf(pair.base), quote: tokens.nameOf(pair.quote) });
+    const [base, quote] = [pair.base, pair.quote].map((id) => unitName(id, tokens, isWhole));
+    this.#order.update(value, content.units, { base, quote });
     const key = `${pair.key} ${isWhole} ${choice}`;
     this.#ladder.update(content, key);
     try {
@@ -205,19 +168,13 @@ export class BookView {
       named.forEach(([, policy], at) => policy && title[2 * at].append(element("small", {}, ` ${policy}`)));
     }
     replaceParts(this.#title, title);
-    setText(this.#identifiers.base, base);
-    setText(this.#identifiers.quote, quote);
+    [base, quote].forEach((id, at) => setText(this.#identifiers[at], id));
     if (key === this.#key) return;
     this.#key = key;
-    this.#details.open = false;
+    part("details").open = false;
     setText(this.#exact, "");
-    const query = new URLSearchParams({ base, quote });
-    this.#links.replaceChildren(
-      element("a", { href: `trading-view/order-book?${query}` }, "This book as JSON"),
-      element("a", { href: `stream?${new URLSearchParams({ pairs: key })}` }, "Its stream of changes"),
-      element("a", { href: "trading-view/pair-list" }, "The list as JSON"),
-      element("a", { href: "openapi.json" }, "Description of the API"),
-    );
+    part(".json").href = `trading-view/order-book?${new URLSearchParams({ base, quote })}`;
+    part(".stream").href = `stream?${new URLSearchParams({ pairs: key })}`;
   }
 }
 
@@ -226,15 +183,12 @@ export function fragment({ base, quote }, choice = "") {
   return `#base=${base}&quote=${quote}${choice && `&step=${choice}`}`;
 }
 
-/** Return a line with an identifier and a button that copies it. */
-function identifierLine(name, value) {
-  const button = element("button", { type: "button", "aria-label": `Copy the identifier of the ${name} asset` }, "Copy");
-  // Only pages of a secure origin have a clipboard. Elsewhere, one click selects an identifier.
+/** Let a button copy an identifier. Only pages of a secure origin have a clipboard; elsewhere, one click selects it. */
+function offerCopy(identifier, button) {
   button.hidden = !navigator.clipboard;
   button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(value.textContent);
+    await navigator.clipboard.writeText(identifier.textContent);
     button.textContent = "Copied";
     setTimeout(() => (button.textContent = "Copy"), COPIED_MILLISECONDS);
   });
-  return element("div", {}, element("dt", {}, name), element("dd", {}, value, button));
 }

@@ -1,9 +1,8 @@
 // The depth chart: the cumulative value of each side up to each price, which is the ladder's total.
 
 import * as exact from "./exact.js";
-import { ZERO, add, compare, subtract } from "./exact.js";
-import { svgElement, element, setText } from "./elements.js";
-import { averagePrice } from "./fills.js";
+import { part, setText, svgElement } from "./elements.js";
+import { averagePrice } from "./order.js";
 
 const HEIGHT = 320;
 const TOP = 40;
@@ -15,26 +14,18 @@ const MAX_LEVELS = 3000;
 const ABOUT_READOUT = "Point at a price, touch it, or use the arrow keys: what an order up to there costs.";
 
 export class DepthChart {
-  #drawing = svgElement("svg", { class: "chart", role: "img", tabindex: "0", height: String(HEIGHT) });
-  #readout = element("p", { class: "readout", role: "status" });
+  #panel = part(".depth-panel");
+  #drawing = part(".chart");
+  #readout = part(".readout");
   #pointer = svgElement("line", { class: "pointer", y1: TOP, y2: HEIGHT - BOTTOM });
   /** The levels that are drawn, by price, and the one that is read out; null without one. */
   #levels = [];
   #read = null;
-  #outside = element("p", { class: "remark" });
+  #outside = part(".outside");
   #book = null;
   #key = null;
   #scale = null;
   #width = 0;
-  node = element(
-    "section",
-    { class: "panel depth-panel", "aria-label": "Depth chart" },
-    element("h3", {}, "Depth"),
-    this.#drawing,
-    this.#readout,
-    element("p", { class: "remark" }, "Sum of the values from the best price on."),
-    this.#outside,
-  );
 
   constructor() {
     new ResizeObserver(([{ contentRect }]) => {
@@ -42,7 +33,7 @@ export class DepthChart {
       this.#width = Math.round(contentRect.width);
       this.#draw();
     }).observe(this.#drawing);
-    this.#drawing.setAttribute("aria-label", "Depth chart: the arrow keys read out its levels");
+    this.#drawing.setAttribute("height", HEIGHT);
     for (const name of ["pointermove", "pointerdown"]) {
       this.#drawing.addEventListener(name, ({ clientX }) => {
         this.#pointAt(clientX - this.#drawing.getBoundingClientRect().left);
@@ -53,7 +44,7 @@ export class DepthChart {
       if (!step) return;
       event.preventDefault();
       const at = this.#levels.indexOf(this.#read);
-      const next = at < 0 ? this.#levels.findIndex(({ side }) => side === "Asks") : at + step;
+      const next = at < 0 ? this.#levels.findIndex(({ isAsk }) => isAsk) : at + step;
       this.#readOut(this.#levels[Math.min(Math.max(next, 0), this.#levels.length - 1)]);
     });
   }
@@ -68,21 +59,21 @@ export class DepthChart {
   #draw() {
     const book = this.#book;
     this.#drawing.replaceChildren();
-    this.node.hidden = !book || book.bids.length + book.asks.length === 0;
-    if (this.node.hidden || this.#width === 0) return;
+    this.#panel.hidden = !book || book.bids.length + book.asks.length === 0;
+    if (this.#panel.hidden || this.#width === 0) return;
     this.#drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
 
     const { low, high, bids, asks } = visibleLevels(book);
     this.#levels = [...bids.toReversed(), ...asks];
-    const [bidTotal, askTotal] = [bids, asks].map((side) => side.at(-1)?.total ?? ZERO);
-    const most = compare(bidTotal, askTotal) > 0 ? bidTotal : askTotal;
-    const values = exact.ticks(ZERO, most, 4);
+    const [bidTotal, askTotal] = [bids, asks].map((side) => side.at(-1)?.total ?? 0n);
+    const most = bidTotal > askTotal ? bidTotal : askTotal;
+    const values = exact.ticks(0n, most, 4);
     const labels = values.map(exact.words);
     const left = 10 + Math.max(...labels.map((label) => label.length)) * DIGIT_WIDTH;
     const width = this.#width - left - RIGHT;
     const floor = HEIGHT - BOTTOM;
     const x = (price) => left + width * Math.min(Math.max(exact.position(price, low, high), 0), 1);
-    const y = (total) => floor - (floor - TOP) * exact.position(total, ZERO, most);
+    const y = (total) => floor - (floor - TOP) * exact.position(total, 0n, most);
     this.#scale = { x, y, left, width, floor, low, high };
 
     this.#drawing.append(
@@ -138,7 +129,7 @@ export class DepthChart {
   /** Return a line at a price with its name above; nothing for a price outside the chart. */
   #mark(name, price, written, height) {
     const { x, floor, left, low, high } = this.#scale;
-    if (compare(price, low) < 0 || compare(price, high) > 0) return [];
+    if (price < low || price > high) return [];
     const label = `${name} ${written}`;
     const room = (label.length * DIGIT_WIDTH) / 2;
     const at = x(price);
@@ -156,43 +147,27 @@ export class DepthChart {
  */
 export function visibleLevels(book) {
   const middle = book.mid ?? (book.bids[0] ?? book.asks[0]).value;
-  const distance = (level) => {
-    const difference = subtract(level.value, middle);
-    return difference.coefficient < 0n ? exact.times(difference, -1n) : difference;
-  };
+  const distance = ({ value }) => (value > middle ? value - middle : middle - value);
   // The best levels of a crossed book may be too far away to draw. The totals include them.
-  const best = [["Bids", book.bids], ["Asks", book.asks]].map(([name, side]) => withTotals(side, name, book.units));
-  const distances = best.flat().map(distance).sort(compare);
-  const reach = exact.times(distances[Math.floor((distances.length - 1) / 2)], REACH_FACTOR);
-  const isNear = (level) => reach.coefficient === 0n || compare(distance(level), reach) <= 0;
+  const best = [book.bids, book.asks].map((side) => side.slice(0, MAX_LEVELS));
+  const distances = best.flat().map(distance).sort(exact.compare);
+  const reach = distances[Math.floor((distances.length - 1) / 2)] * REACH_FACTOR;
+  const isNear = (level) => reach === 0n || distance(level) <= reach;
   const [bids, asks] = best.map((side) => side.filter(isNear));
-  const prices = [...bids, ...asks].map((level) => level.value).sort(compare);
+  const prices = [...bids, ...asks].map((level) => level.value).sort(exact.compare);
   let [low, high] = [prices[0], prices.at(-1)];
-  if (book.spot && isNear({ value: book.spot })) [low, , high] = [low, book.spot, high].sort(compare);
-  const span = subtract(high, low);
+  if (book.spot && isNear({ value: book.spot })) [low, , high] = [low, book.spot, high].sort(exact.compare);
   // The margin at each end is 5 % of the range; around a single price, half of that price.
-  const twentieth = { coefficient: span.coefficient * 5n, places: span.places + 2 };
-  const margin = span.coefficient === 0n ? exact.half(high) : twentieth;
-  const lowest = subtract(low, margin);
-  return { low: lowest.coefficient < 0n ? ZERO : lowest, high: add(high, margin), bids, asks };
-}
-
-function withTotals(levels, side, units) {
-  let [total, amount] = [ZERO, 0n];
-  return levels.slice(0, MAX_LEVELS).map((level) => {
-    total = add(total, units.worth(level));
-    amount += level.amount;
-    return { ...level, side, total, sum: amount };
-  });
+  const margin = high === low ? high / 2n : (high - low) / 20n;
+  return { low: low > margin ? low - margin : 0n, high: high + margin, bids, asks };
 }
 
 /** Return the sentence about a level: its price, and what a market order down to it, or up to it, trades. */
-export function readout({ side, value, total, sum }, { units, write, writePrice }) {
-  const [isPurchase, amount] = [side === "Asks", units.amount(sum)];
-  // Both are in the same units, so that their quotient is a price in these units.
-  const average = averagePrice({ filled: amount.coefficient, paid: exact.shifted(total, amount.places) }, isPurchase);
-  const [order, trade] = isPurchase ? ["buying", "costs"] : ["selling", "brings"];
-  return `${isPurchase ? "Ask" : "Bid"} ${exact.fitting(value)}: ${order} ${write(amount)} up to here ${trade} ` +
+export function readout({ isAsk, value, total, sum }, { units, write, writePrice }) {
+  const amount = units.amount(sum);
+  const average = averagePrice(total, amount, isAsk);
+  const [side, order, trade] = isAsk ? ["Ask", "buying", "costs"] : ["Bid", "selling", "brings"];
+  return `${side} ${exact.fitting(value)}: ${order} ${write(amount)} up to here ${trade} ` +
     `${write(total)}, on average ${writePrice(average)}.`;
 }
 
@@ -213,11 +188,10 @@ function steps(levels, side, { x, y, floor }, end) {
   let line = `M${x(levels[0].value).toFixed(1)} ${floor}`;
   for (const level of levels) line += `H${x(level.value).toFixed(1)}V${y(level.total).toFixed(1)}`;
   line += `H${end.toFixed(1)}`;
-  const anchor = side === "bids" ? "start" : "end";
-  const name = svgElement("text", { class: `side-name ${side}`, x: end, y: 12, "text-anchor": anchor }, levels[0].side);
+  const [anchor, name] = side === "bids" ? ["start", "Bids"] : ["end", "Asks"];
   return [
     svgElement("path", { class: `area ${side}`, d: `${line}V${floor}Z` }),
     svgElement("path", { class: `line ${side}`, d: line }),
-    name,
+    svgElement("text", { class: `side-name ${side}`, x: end, y: 12, "text-anchor": anchor }, name),
   ];
 }

@@ -7,6 +7,16 @@ export function element(name, attributes = {}, ...children) {
   return build(document.createElement(name), attributes, children);
 }
 
+/** Return the element of the book's view that a selector finds. */
+export function part(selector) {
+  return document.querySelector(`#book ${selector}`);
+}
+
+/** Return a copy of the element in a template. */
+export function copyOf(id) {
+  return document.getElementById(id).content.firstElementChild.cloneNode(true);
+}
+
 /** Return an SVG element. */
 export function svgElement(name, attributes = {}, ...children) {
   return build(document.createElementNS(SVG, name), attributes, children);

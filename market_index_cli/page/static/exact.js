@@ -1,94 +1,73 @@
-// Exact arithmetic for the numbers of the API. Amounts are BigInt, prices are decimals of any length, and every number
-// on the page is made from these. Only `share` and `position` return floats, which are lengths on the screen.
+// Exact arithmetic for the numbers of the page.
+//
+// A number is a BigInt in units of 10^-64, so it is added, subtracted and compared as it is, and multiplied by an integer.
+// No number of a book has more decimal places: a price has at most 28, and a registry moves the point by at most 19. The
+// amounts of the API are integers; `whole` makes numbers of them. Only `position` returns a float: a length on the screen.
 
+const PLACES = 64;
+const ONE = 10n ** BigInt(PLACES);
 const DECIMAL = /^(\d{1,64})(?:\.(\d{1,64}))?$/;
 const FRACTION_STEPS = 1n << 40n;
 const MAX_COEFFICIENT = 1n << 96n;
 const DIGITS = 6;
-const MAX_DIGITS = 9;
+const LEVEL_DIGITS = 9;
+const PERCENT_DIGITS = 3;
 const MAX_LENGTH = 16;
 const WORDS = { 6: "M", 9: "B", 12: "T" };
 
-/** Return the decimal of a price's text: a coefficient and its number of decimal places. */
+/** Return the number of a price's text. */
 export function decimal(text) {
   const match = typeof text === "string" ? DECIMAL.exec(text) : null;
   if (!match) throw new SyntaxError(`a price must be a decimal number in a string, got ${text}`);
   const [, whole, places = ""] = match;
-  return { coefficient: BigInt(whole + places), places: places.length };
+  return BigInt(whole + places) * 10n ** BigInt(PLACES - places.length);
 }
 
-/** Return the decimal of a whole number. */
-export function whole(coefficient) {
-  return { coefficient, places: 0 };
+/** Return the number of an integer. */
+export function whole(integer) {
+  return integer * ONE;
 }
 
-export const ZERO = whole(0n);
-
-function aligned(one, other) {
-  const places = Math.max(one.places, other.places);
-  return [scaled(one, places), scaled(other, places), places];
-}
-
-function scaled(value, places) {
-  return value.coefficient * 10n ** BigInt(places - value.places);
+/** Return the integer of a number, rounded down. */
+export function floor(value) {
+  return value / ONE;
 }
 
 /** Return -1, 0 or 1, for sorting. */
 export function compare(one, other) {
-  const [left, right] = aligned(one, other);
-  return left < right ? -1 : left > right ? 1 : 0;
-}
-
-export function add(one, other) {
-  const [left, right, places] = aligned(one, other);
-  return { coefficient: left + right, places };
-}
-
-export function subtract(one, other) {
-  const [left, right, places] = aligned(one, other);
-  return { coefficient: left - right, places };
-}
-
-export function times(value, factor) {
-  return { coefficient: value.coefficient * factor, places: value.places };
+  return one < other ? -1 : one > other ? 1 : 0;
 }
 
 export function product(one, other) {
-  return { coefficient: one.coefficient * other.coefficient, places: one.places + other.places };
+  return (one * other) / ONE;
 }
 
-/** Return the quotient of two decimals above 0 with so many decimal places, rounded down, or up with `isUp`. */
-export function quotient(dividend, divisor, places, isUp) {
-  const [part, unit] = aligned(dividend, divisor);
-  const scaledPart = part * 10n ** BigInt(places);
-  return { coefficient: scaledPart / unit + (isUp && scaledPart % unit ? 1n : 0n), places };
+export function quotient(dividend, divisor) {
+  return (dividend * ONE) / divisor;
 }
 
-/** Return a decimal times a power of ten. */
+/** Return a number times a power of ten. */
 export function shifted(value, power) {
-  const places = value.places - power;
-  return places < 0 ? whole(value.coefficient * 10n ** BigInt(-places)) : { coefficient: value.coefficient, places };
+  return power < 0 ? value / 10n ** BigInt(-power) : value * 10n ** BigInt(power);
 }
 
-/** Return half of a decimal, with one more decimal place. */
-export function half(value) {
-  return { coefficient: value.coefficient * 5n, places: value.places + 1 };
-}
-
-/** Return the text of a decimal as the API writes prices: fixed-point, no trailing zeros. */
+/** Return the text of a number as the API writes prices: fixed-point, no trailing zeros. */
 export function text(value) {
-  const negative = value.coefficient < 0n;
-  const digits = String(negative ? -value.coefficient : value.coefficient).padStart(value.places + 1, "0");
-  const point = digits.length - value.places;
-  const places = digits.slice(point).replace(/0+$/, "");
-  return (negative ? "-" : "") + digits.slice(0, point) + (places && `.${places}`);
+  const digits = String(value < 0n ? -value : value).padStart(PLACES + 1, "0");
+  const places = digits.slice(-PLACES).replace(/0+$/, "");
+  return (value < 0n ? "-" : "") + digits.slice(0, -PLACES) + (places && `.${places}`);
 }
 
-/** Return the text of an integer, or of a decimal, with its digits before the point in groups of three. */
-export function grouped(number) {
-  const [digits, places] = (typeof number === "bigint" ? String(number) : text(number)).split(".");
+/** Return the text of a number with its digits before the point in groups of three. */
+export function grouped(value) {
+  const [digits, places] = text(value).split(".");
   const groups = digits.replace(/\B(?=(?:\d{3})+$)/g, ",");
   return places === undefined ? groups : `${groups}.${places}`;
+}
+
+/** Return the text of a count, which is an integer of JavaScript. */
+export function counted(count) {
+  return grouped(whole(BigInt(count)));
 }
 
 /** Return the exact text of a number, in words from a million on: `5 M`, `5 B`. */
@@ -99,100 +78,79 @@ export function words(value) {
 
 /** Return the text of an amount or a value that people read: six significant digits, in words from a million on. */
 export function readable(value) {
-  return words(rounded(value, lastDigit(value)));
+  return words(rounded(value, DIGITS));
 }
 
-/**
- * Return the text of a price that people read, rounded to the digit of an exponent, by default its sixth significant
- * one. A number below that digit keeps its first digit, because it is not zero.
- */
-export function readablePrice(value, exponent = lastDigit(value)) {
-  const first = magnitude(value);
-  return fitting(rounded(value, Math.max(Math.min(exponent, first), first - MAX_DIGITS + 1)));
+/** Return the text of a price that people read: six significant digits. */
+export function readablePrice(value) {
+  return fitting(rounded(value, DIGITS));
 }
 
-/** Return the decimal of an amount that people type, such as `1,234.5`; null if it is none. */
+/** Return the text of a level's price: bids down, asks up. Far from the best price, it may have very many digits. */
+export function levelPrice(value, isUp) {
+  return fitting(multiple(value, lastDigit(value, LEVEL_DIGITS), isUp));
+}
+
+/** Return a part of a number in percent, with three significant digits. */
+export function percent(part, all) {
+  return `${fitting(rounded(quotient(100n * part, all), PERCENT_DIGITS))} %`;
+}
+
+/** Return the number of an amount that people type, such as `1,234.5`; null if it is none. */
 export function typed(text) {
   const plain = text.replace(/[,\s_]/g, "");
   return DECIMAL.test(plain) ? decimal(plain) : null;
 }
 
-/** Return the text of a level's price: bids down, asks up. Far from the best price, it may have very many digits. */
-export function levelPrice(value, isUp) {
-  return fitting(multiple(value, powerOfTen(magnitude(value) - MAX_DIGITS + 1), isUp));
+/** Return one unit of the last significant digit of a number, by default of the sixth one. */
+export function lastDigit(value, digits = DIGITS) {
+  return 10n ** BigInt(Math.max(PLACES + magnitude(value) - digits + 1, 0));
 }
 
-/** Return a part of a number in percent, with three significant digits. */
-export function percent(part, all) {
-  const value = shifted(quotient(part, all, 32, false), 2);
-  return `${fitting(rounded(value, magnitude(value) - 2))} %`;
-}
-
-/** Return the exponent of the last digit that is shown by default: the sixth significant one. */
-export function lastDigit(value) {
-  return magnitude(value) - DIGITS + 1;
-}
-
-/** Return a decimal power of ten. */
-export function powerOfTen(exponent) {
-  return shifted(whole(1n), exponent);
-}
-
-/** Return the multiple of a positive step that is next to a decimal: toward zero, or above a positive one with `isUp`. */
+/** Return the multiple of a step that is next to a number from 0: below, or above with `isUp`. */
 export function multiple(value, step, isUp) {
-  const [part, unit, places] = aligned(value, step);
-  const count = part / unit + (isUp && part % unit ? 1n : 0n);
-  return { coefficient: count * unit, places };
+  const rest = value % step;
+  return value - rest + (isUp && rest ? step : 0n);
 }
 
-/** Whether a decimal is a price of the API: greater than 0, at most 28 decimal places, a coefficient below 2^96. */
+/** Whether a number is a price of the API: greater than 0, at most 28 decimal places, a coefficient below 2^96. */
 export function isPrice(value) {
   const [digits, places = ""] = text(value).split(".");
-  return value.coefficient > 0n && places.length <= 28 && BigInt(digits + places) < MAX_COEFFICIENT;
+  return value > 0n && places.length <= 28 && BigInt(digits + places) < MAX_COEFFICIENT;
 }
 
-function magnitude({ coefficient, places }) {
-  return String(coefficient).replace("-", "").length - 1 - places;
+/** Return the power of ten of the first digit. */
+function magnitude(value) {
+  return value === 0n ? 0 : String(value).replace("-", "").length - 1 - PLACES;
 }
 
-/** Return a decimal rounded to the digit of an exponent, half away from zero. */
-function rounded(value, exponent) {
-  const [part, unit, places] = aligned(value, powerOfTen(exponent));
-  const half = part < 0n ? -unit : unit;
-  return { coefficient: ((2n * part + half) / (2n * unit)) * unit, places };
+/** Return a number with so many significant digits, rounded half away from zero. */
+function rounded(value, digits) {
+  const step = lastDigit(value, digits);
+  return ((value + (value < 0n ? -step : step) / 2n) / step) * step;
 }
 
-/** Return the text of a decimal with its digits in groups; as `n×10ᵏ` if it would be long and that is shorter. */
+/** Return the text of a number with its digits in groups; as `n×10ᵏ` if it would be long and that is shorter. */
 export function fitting(value) {
   const plain = grouped(value);
-  if (plain.length <= MAX_LENGTH || value.coefficient === 0n) return plain;
+  if (plain.length <= MAX_LENGTH) return plain;
   const power = magnitude(value);
   const raised = String(power).replace(/./g, (one) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[one] ?? "⁻");
   const scientific = `${text(shifted(value, -power))}×10${raised}`;
   return scientific.length < plain.length ? scientific : plain;
 }
 
-/** Return the approximate position of a decimal between two others as a float: 0 at `low`, 1 at `high`. */
+/** Return the approximate position of a number between two others as a float: 0 at `low`, 1 at `high`. */
 export function position(value, low, high) {
-  const [part, all] = aligned(subtract(value, low), subtract(high, low));
-  return all === 0n ? 0 : Number((part * FRACTION_STEPS) / all) / Number(FRACTION_STEPS);
+  return high === low ? 0 : Number(((value - low) * FRACTION_STEPS) / (high - low)) / Number(FRACTION_STEPS);
 }
 
-/** Return at most `count + 1` round decimals from `low` to `high`: the multiples of 1, 2 or 5 times a power of 10. */
+/** Return at most `count + 1` round numbers from `low` to `high`: the multiples of 1, 2 or 5 times a power of 10. */
 export function ticks(low, high, count) {
-  const places = Math.max(low.places, high.places) + 3;
-  const [from, to] = [scaled(low, places), scaled(high, places)];
-  const wanted = BigInt(count);
-  let step = 10n ** BigInt(Math.max(String((to - from) / wanted).length - 1, 0));
-  for (const factor of [1n, 2n, 5n, 10n]) {
-    if (step * factor * wanted >= to - from) {
-      step *= factor;
-      break;
-    }
-  }
+  const least = (high - low) / BigInt(count);
+  const power = 10n ** BigInt(String(least).length - 1);
+  const step = [1n, 2n, 5n, 10n].map((factor) => factor * power).find((one) => one * BigInt(count) >= high - low);
   const found = [];
-  for (let tick = ((from + step - 1n) / step) * step; tick <= to; tick += step) {
-    found.push({ coefficient: tick, places });
-  }
+  for (let tick = multiple(low, step, true); tick <= high; tick += step) found.push(tick);
   return found;
 }

@@ -8,23 +8,17 @@ const MAX_AGE_MILLISECONDS = 30_000;
 const MAX_QUIET_MILLISECONDS = 60_000;
 const UNITS = [["d", 86_400], ["h", 3600], ["min", 60], ["s", 1]];
 
-/** The states of the page. `warning` is shown above the content. */
+const OUT_OF_DATE = "The data shown may be out of date.";
+
+/** The states of the page: name, label, and the warning that is shown above the content. */
 export const State = Object.freeze({
-  CONNECTING: { name: "connecting", label: "Connecting…", warning: "" },
-  LOST: { name: "lost", label: "No answer", warning: "" },
-  LIVE: { name: "live", label: "Live", warning: "" },
-  QUIET: {
-    name: "quiet",
-    label: "Quiet",
-    warning: "The publisher is not publishing. The data shown may be out of date.",
-  },
-  STALE: {
-    name: "stale",
-    label: "Stale",
-    warning: "The service cannot follow its feed. The data shown may be out of date.",
-  },
-  UNTRACKED: { name: "untracked", label: "Not tracked", warning: "" },
-  UNKNOWN: { name: "unknown", label: "Age not known", warning: "" },
+  CONNECTING: ["connecting", "Connecting…", ""],
+  LOST: ["lost", "No answer", ""],
+  LIVE: ["live", "Live", ""],
+  QUIET: ["quiet", "Quiet", `The publisher is not publishing. ${OUT_OF_DATE}`],
+  STALE: ["stale", "Stale", `The service cannot follow its feed. ${OUT_OF_DATE}`],
+  UNTRACKED: ["untracked", "Not tracked", ""],
+  UNKNOWN: ["unknown", "Age not known", ""],
 });
 
 /** The last report of the service, and the state that follows from it. */

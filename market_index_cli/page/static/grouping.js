@@ -3,7 +3,7 @@
 import * as exact from "./exact.js";
 
 const FACTORS = [1n, 2n, 5n, 10n, 20n, 50n, 100n, 1000n, 10000n];
-const SMALLEST_STEP = { coefficient: 1n, places: 28 };
+const SMALLEST_STEP = exact.decimal(`0.${"1".padStart(28, "0")}`);
 const MAX_AMOUNT = 2n ** 64n - 1n;
 /** The choice of a step without grouping. */
 export const EVERY_DIGIT = "every";
@@ -12,14 +12,14 @@ export const EVERY_DIGIT = "every";
 export function defaultStep({ bids, asks }) {
   const best = bids[0] ?? asks[0];
   if (!best) return null;
-  const step = exact.powerOfTen(exact.lastDigit(best.value));
-  return exact.compare(step, SMALLEST_STEP) < 0 ? SMALLEST_STEP : step;
+  const step = exact.lastDigit(best.value);
+  return step < SMALLEST_STEP ? SMALLEST_STEP : step;
 }
 
 /** Return the texts of the steps that a visitor can choose for a book: from the default one to ten thousand of them. */
 export function steps(book) {
   const first = defaultStep(book);
-  return first === null ? [] : FACTORS.map((factor) => exact.times(first, factor)).filter(exact.isPrice).map(exact.text);
+  return first === null ? [] : FACTORS.map((factor) => factor * first).filter(exact.isPrice).map(exact.text);
 }
 
 /** Return the choice of a step in the page's address: `EVERY_DIGIT`, 1, 2 or 5 × 10^n, or empty for the default. */
@@ -45,7 +45,7 @@ function group(levels, step, isUp) {
   for (const level of levels) {
     const multiple = step === null ? level.value : exact.multiple(level.value, step, isUp);
     const last = groups.at(-1);
-    if (last && exact.compare(last.multiple, multiple) === 0) {
+    if (last?.multiple === multiple) {
       last.amount += level.amount;
       last.prices.push(level);
     } else groups.push({ multiple, amount: level.amount, prices: [level] });

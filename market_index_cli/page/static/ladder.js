@@ -1,8 +1,8 @@
 // The ladder: asks above bids, the best of each in the middle, with the amount and the value at each price, and the
 // running total of the values.
 
-import { ZERO, add, compare, grouped, position, text } from "./exact.js";
-import { element, setChildren, setText } from "./elements.js";
+import { counted, grouped, position, text } from "./exact.js";
+import { copyOf, part, setChildren, setText } from "./elements.js";
 
 const INITIAL_LEVELS = 50;
 const MORE_LEVELS = 100;
@@ -13,36 +13,13 @@ const CHANGED_MILLISECONDS = 1200;
 export class Ladder {
   #asks = new Side("ask", "asks above", () => this.#show());
   #bids = new Side("bid", "bids below", () => this.#show());
-  #middle = element("td", { colspan: "5" });
-  #table = element(
-    "table",
-    { class: "ladder" },
-    element("caption", { class: "visually-hidden" }, "Order book: asks above bids, the best of each in the middle"),
-    element(
-      "thead",
-      {},
-      element(
-        "tr",
-        {},
-        element("th", { scope: "col", class: "side" }, "Side"),
-        ...["Price", "Amount", "Value", "Total"].map((name) => element("th", { scope: "col", class: "number" }, name)),
-      ),
-    ),
-    this.#asks.body,
-    element("tbody", { class: "middle" }, element("tr", {}, this.#middle)),
-    this.#bids.body,
-  );
+  #table = part(".ladder");
+  #middle = part(".middle td");
   #book = null;
   #key = null;
   /** Scrolls the levels around the middle, which is in view until the visitor scrolls away. */
-  #scroller = element("div", { class: "levels", tabindex: "0" }, this.#asks.more, this.#table, this.#bids.more);
+  #scroller = part(".levels");
   #centre = 0;
-  node = element(
-    "section",
-    { class: "panel ladder-panel", "aria-label": "Ladder" },
-    this.#scroller,
-    element("p", { class: "remark legend" }, "Bar: value of the level. Total: value from the best price on."),
-  );
 
   constructor() {
     new ResizeObserver(() => this.#centred(() => {})).observe(this.#scroller);
@@ -70,7 +47,7 @@ export class Ladder {
   #show() {
     const { asks, bids, middle } = this.#book;
     const rows = [this.#asks.rows(asks, this.#book), this.#bids.rows(bids, this.#book)];
-    const largest = rows.flat().reduce((most, { worth }) => (compare(worth, most) > 0 ? worth : most), ZERO);
+    const largest = rows.flat().reduce((most, { worth }) => (worth > most ? worth : most), 0n);
     const lengths = rows.flat().map((row) => decimalPlaces(row.priceText).length);
     this.#table.style.setProperty("--places", `${Math.max(0, ...lengths)}ch`);
     this.#asks.show(rows[0], largest, asks.length);
@@ -85,14 +62,15 @@ class Side {
   #shown = INITIAL_LEVELS;
   #name;
   #others;
-  body;
-  more = element("button", { type: "button", class: "more" });
+  #body;
+  #more;
 
   constructor(name, others, onMore) {
     this.#name = name;
     this.#others = others;
-    this.body = element("tbody", { class: `${name}s` });
-    this.more.addEventListener("click", () => {
+    this.#body = part(`tbody.${name}s`);
+    this.#more = part(`.more.${name}s`);
+    this.#more.addEventListener("click", () => {
       this.#shown += MORE_LEVELS;
       onMore();
     });
@@ -111,22 +89,16 @@ class Side {
   rows(levels, { units, write }) {
     const before = new Map((this.#levels ?? levels).map((level) => [level.price, level.amount]));
     this.#levels = levels;
-    let total = ZERO;
-    return levels.slice(0, this.#shown).map((level) => {
-      const { price, amount, prices } = level;
-      const worth = units.worth(level);
-      total = add(total, worth);
-      return {
-        price,
-        priceText: level.text,
-        worth,
-        isChanged: before.get(price) !== amount,
-        amount: write(units.amount(amount)),
-        value: write(worth),
-        total: write(total),
-        tooltip: prices.map((one) => `${text(units.price(one.value))}: ${grouped(units.amount(one.amount))}`).join("\n"),
-      };
-    });
+    return levels.slice(0, this.#shown).map(({ price, text: priceText, amount, worth, total, prices }) => ({
+      price,
+      priceText,
+      worth,
+      isChanged: before.get(price) !== amount,
+      amount: write(units.amount(amount)),
+      value: write(worth),
+      total: write(total),
+      tooltip: prices.map((one) => `${text(units.price(one.value))}: ${grouped(units.amount(one.amount))}`).join("\n"),
+    }));
   }
 
   /** Show rows of `count` levels. `largest` is the value of the longest bar. */
@@ -134,37 +106,28 @@ class Side {
     const known = this.#rows;
     this.#rows = new Map(rows.map((row) => [row.price, known.get(row.price) ?? createRow(this.#name, row)]));
     const nodes = [...this.#rows.values()].map((row) => row.node);
-    setChildren(this.body, this.#name === "ask" ? nodes.reverse() : nodes);
+    setChildren(this.#body, this.#name === "ask" ? nodes.reverse() : nodes);
     for (const shown of rows) {
       const row = this.#rows.get(shown.price);
       for (const name of COLUMNS) setText(row[name], shown[name]);
       row.node.title = shown.tooltip;
-      row.bar.style.width = `${100 * position(shown.worth, ZERO, largest)}%`;
+      row.bar.style.width = `${100 * position(shown.worth, 0n, largest)}%`;
       if (shown.isChanged) row.amount.animate(CHANGED, CHANGED_MILLISECONDS);
     }
     const hidden = count - rows.length;
-    this.more.hidden = hidden === 0;
-    const next = grouped(BigInt(Math.min(hidden, MORE_LEVELS)));
-    setText(this.more, `${grouped(BigInt(hidden))} more ${this.#others}: show ${next}`);
+    this.#more.hidden = hidden === 0;
+    setText(this.#more, `${counted(hidden)} more ${this.#others}: show ${counted(Math.min(hidden, MORE_LEVELS))}`);
   }
 }
 
 function createRow(side, { price, priceText }) {
-  const places = decimalPlaces(priceText);
-  const row = { bar: element("span", { class: "bar" }) };
-  for (const name of COLUMNS) row[name] = element("td", { class: "number" });
-  row.node = element(
-    "tr",
-    { "data-price": price },
-    element("th", { scope: "row", class: "side" }, side, row.bar),
-    element(
-      "td",
-      { class: "number price" },
-      priceText.slice(0, priceText.length - places.length),
-      element("span", { class: "places" }, places),
-    ),
-    ...COLUMNS.map((name) => row[name]),
-  );
+  const node = copyOf("level");
+  const [row, places] = [{ node, bar: node.querySelector(".bar") }, decimalPlaces(priceText)];
+  for (const name of COLUMNS) row[name] = node.querySelector(`.${name}`);
+  node.dataset.price = price;
+  node.querySelector(".side").prepend(side);
+  node.querySelector(".price").prepend(priceText.slice(0, priceText.length - places.length));
+  node.querySelector(".places").textContent = places;
   return row;
 }
 

@@ -1,23 +1,8 @@
 // The list of pairs, with a search.
 
-import {
-  add,
-  compare,
-  decimal,
-  fitting,
-  grouped,
-  half,
-  lastDigit,
-  multiple,
-  percent,
-  powerOfTen,
-  readable,
-  readablePrice,
-  subtract,
-  text,
-  whole,
-} from "./exact.js";
-import { element, pairName, setChildren, setText } from "./elements.js";
+import { compare, counted, decimal, fitting, lastDigit, multiple, percent, readable, readablePrice, text } from "./exact.js";
+import { shifted, whole } from "./exact.js";
+import { copyOf, pairName, setChildren, setText } from "./elements.js";
 import { fragment } from "./book.js";
 import { Tokens } from "./names.js";
 import { keepSetting, setting } from "./settings.js";
@@ -25,6 +10,7 @@ import { Units } from "./units.js";
 
 const MAX_ROWS = 500;
 const MIN_IDENTIFIER_LENGTH = 4;
+const LOVELACE_PLACES = 6;
 // TOK2 before TOK10.
 const COLLATOR = new Intl.Collator("en", { numeric: true });
 
@@ -160,18 +146,18 @@ export class PairList {
     write(".spot", spot, "no spot", readablePrice);
     write(".bid", bid, "no bid", (price) => stepped(price, false));
     write(".ask", ask, "no ask", (price) => stepped(price, true));
-    setText(link.querySelector(".spread"), spread ? percent(subtract(ask, bid), half(add(bid, ask))) : "");
-    const ada = liquidity < 0n ? "" : `₳ ${readable(whole(liquidity / 1_000_000n))}`;
+    setText(link.querySelector(".spread"), spread === null ? "" : percent(spread, (bid + ask) / 2n));
+    const ada = liquidity < 0n ? "" : `±2 %: ₳ ${readable(shifted(whole(liquidity), -LOVELACE_PLACES))}`;
     setText(link.querySelector(".liquidity"), ada);
   }
 
   #showCount(found, isSearched) {
     const all = this.#entries.size;
-    const pairs = `${grouped(BigInt(all))} ${all === 1 ? "pair" : "pairs"}`;
+    const pairs = `${counted(all)} ${all === 1 ? "pair" : "pairs"}`;
     const none = all === 0 ? "No pair is tracked yet." : "No pair matches.";
-    setText(this.#count, found === 0 ? none : isSearched ? `${grouped(BigInt(found))} of ${pairs}` : pairs);
+    setText(this.#count, found === 0 ? none : isSearched ? `${counted(found)} of ${pairs}` : pairs);
     const hidden = Math.max(found - MAX_ROWS, 0);
-    setText(this.#more, hidden ? `${grouped(BigInt(hidden))} more pairs are not shown: search for them.` : "");
+    setText(this.#more, hidden ? `${counted(hidden)} more pairs are not shown: search for them.` : "");
   }
 
   #sorted() {
@@ -200,19 +186,19 @@ export class PairList {
 
 /** Return the text of a best price at its sixth significant digit: bids down, asks up. */
 function stepped(price, isUp) {
-  return fitting(multiple(price, powerOfTen(lastDigit(price)), isUp));
+  return fitting(multiple(price, lastDigit(price), isUp));
 }
 
 /** Return the first entry whose best bid is below its best ask, and with a spot price if there is one; null without entries. */
 export function firstReadable(entries) {
-  const readable = entries.filter(({ spread }) => spread && spread.coefficient > 0n);
+  const readable = entries.filter(({ spread }) => spread > 0n);
   const best = readable.length > 0 ? readable : entries;
   return best.find(({ spot }) => spot) ?? best[0] ?? null;
 }
 
 /** Return an entry with its prices and its spread. */
 export function withPrices(entry, spot, bid, ask, liquidity) {
-  return Object.assign(entry, { spot, bid, ask, liquidity, spread: bid && ask ? subtract(ask, bid) : null });
+  return Object.assign(entry, { spot, bid, ask, liquidity, spread: bid && ask ? ask - bid : null });
 }
 
 function byName({ names: [[base], [quote]] }, { names: [[otherBase], [otherQuote]] }) {
@@ -223,16 +209,10 @@ function byLiquidity(one, other) {
   return one.liquidity > other.liquidity ? -1 : one.liquidity < other.liquidity ? 1 : 0;
 }
 
-/** The smallest part of the price first; pairs without a spread last. */
+/** The smallest part of the price first; pairs without a spread last. The parts are compared without a division. */
 function bySpread(one, other) {
-  if (!one.spread || !other.spread) return Boolean(other.spread) - Boolean(one.spread);
-  return compare(cross(one.spread, other), cross(other.spread, one));
-}
-
-/** Return a spread times the sum of the best prices of another entry: so two parts are compared without a division. */
-function cross(spread, { bid, ask }) {
-  const sum = add(bid, ask);
-  return { coefficient: spread.coefficient * sum.coefficient, places: spread.places + sum.places };
+  if (one.spread === null || other.spread === null) return (one.spread === null) - (other.spread === null);
+  return compare(one.spread * (other.bid + other.ask), other.spread * (one.bid + one.ask));
 }
 
 export const ORDERS = { name: byName, liquidity: byLiquidity, spread: bySpread };
@@ -259,18 +239,12 @@ function termRank({ folded, identifiers }, term) {
   return term.length >= MIN_IDENTIFIER_LENGTH && identifiers.includes(term) ? 3 : 4;
 }
 
-function row({ base, quote, key, names }) {
-  const [[baseName, basePolicy], [quoteName, quotePolicy]] = names;
-  const best = ["bid", "ask"].map((side) => element("span", { class: side }));
-  const link = element(
-    "a",
-    { href: fragment({ base, quote }), "data-key": key },
-    element("span", { class: "name" }, ...pairName(baseName, quoteName)),
-    element("span", { class: "spot" }),
-    element("span", { class: "best" }, best[0], " / ", best[1]),
-    element("span", { class: "spread" }),
-    element("span", { class: "policies" }, [basePolicy, quotePolicy].filter(Boolean).join(" / ")),
-    element("span", { class: "liquidity", title: "ADA of both sides within 2 % of the midpoint" }),
-  );
-  return element("li", {}, link);
+function row({ base, quote, key, names: [[baseName, basePolicy], [quoteName, quotePolicy]] }) {
+  const node = copyOf("pair");
+  const link = node.firstElementChild;
+  link.href = fragment({ base, quote });
+  link.dataset.key = key;
+  link.querySelector(".name").append(...pairName(baseName, quoteName));
+  setText(link.querySelector(".policies"), [basePolicy, quotePolicy].filter(Boolean).join(" / "));
+  return node;
 }

@@ -222,7 +222,7 @@ function contentOf({ pair, value }) {
 
 /** Show how fresh the content is. Ages are not in a live region, which would announce them every second. */
 function showFreshness() {
-  const [{ name, label, warning }, reason] = currentState();
+  const [[name, label, warning], reason] = currentState();
   document.body.dataset.freshness = name;
   setText(connection, label);
   setText(age, reason);
@@ -230,7 +230,7 @@ function showFreshness() {
   asOf.hidden = reflected === null;
   setText(asOf.querySelector("bdi"), reflected ?? "");
   const isShown = problem === null && isCurrent && book !== null;
-  setText(transport, isShown ? (book.isStreamed ? "each change as it happens" : "polled every 5 s: no stream") : "");
+  setText(transport, isShown ? (book.isStreamed ? "stream: each change as it happens" : "no stream: polled every 5 s") : "");
   setText(alertNotice, problem ?? warning);
 }
 
@@ -275,7 +275,9 @@ function selectLinkedPair() {
   else if (base === null || quote === null) pair = { key: null };
   else pair = { base, quote, key: `${base}/${quote}` };
   choice = stepChoice(fields.get("step"));
-  book = pair?.key ? new SelectedBook(pair) : null;
+  // Of the same pair, as on a screen that was turned, the book stays.
+  if (!pair?.key) book = null;
+  else if (pair.key !== book?.pair.key) book = new SelectedBook(pair);
   list.select(pair?.key ?? null);
   show();
   if (narrow.matches) {

@@ -19,8 +19,7 @@ export class Tokens {
 
   /** Return the name of an asset, and what is shown beside it, because names are not unique. */
   nameParts(id) {
-    const [name, beside] = this.#assets.get(id) ?? [id.length > 18 ? `${id.slice(0, 8)}…` : id, ""];
-    return [name, beside];
+    return this.#assets.get(id)?.slice(0, 2) ?? [id.length > 18 ? `${id.slice(0, 8)}…` : id, ""];
   }
 
   /** Return the name of an asset in one text: with what is beside it, if there is a registry. */

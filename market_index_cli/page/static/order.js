@@ -1,24 +1,25 @@
-// What a market order of an amount costs or brings.
+// What a market order of an amount trades, and what it costs or brings: exactly, as `OrderBook.simulate_fill`.
 
-import { grouped, levelPrice, percent, typed } from "./exact.js";
-import { element, setText } from "./elements.js";
-import { averagePrice, simulateFill, slippage } from "./fills.js";
+import { decimal, grouped, levelPrice, multiple, percent, quotient, typed, whole } from "./exact.js";
+import { part, setText } from "./elements.js";
+
+/** An average price is a multiple of this one: it may have no end. */
+const AVERAGE_STEP = decimal(`0.${"1".padStart(40, "0")}`);
 
 export class MarketOrder {
-  #side = element("select", { "aria-label": "Order" }, ...["Buy", "Sell"].map((name) => element("option", {}, name)));
-  #amount = element("input", { inputmode: "decimal", maxlength: "60", autocomplete: "off", placeholder: "Amount" });
-  #unit = element("bdi");
-  #cost = element("output", { class: "cost" });
+  #form = part(".order");
+  #side = part(".order select");
+  #amount = part(".order input");
+  #unit = part(".order bdi");
+  #cost = part(".cost");
   #shown = null;
-  node = element("form", { class: "order" }, this.#side, this.#amount, this.#unit, this.#cost);
 
   constructor() {
-    this.#amount.setAttribute("aria-label", "Amount");
-    this.node.addEventListener("input", () => this.#show());
-    this.node.addEventListener("submit", (event) => event.preventDefault());
+    this.#form.addEventListener("input", () => this.#show());
+    this.#form.addEventListener("submit", (event) => event.preventDefault());
   }
 
-  /** Show the cost of the entered amount in this book. `names` are those of base and quote. */
+  /** Show the cost of the entered amount in this book. `names` are those of the units of base and quote. */
   update(book, units, names) {
     this.#shown = [book, units, names];
     this.#show();
@@ -40,11 +41,33 @@ export function orderSentence(book, units, isPurchase, entered, names) {
   if (number === null) return entered.trim() ? "The amount must be a number, such as 1,500.5." : "";
   const levels = isPurchase ? book.asks : book.bids;
   const fill = simulateFill(levels, units.smallest(number));
-  const average = averagePrice(fill, isPurchase);
-  if (average === null) return levels.length > 0 ? "The amount must be above 0." : "There is no order to trade with.";
-  const worse = percent(slippage(average, levels[0].value), levels[0].value);
+  if (fill.filled === 0n) return levels.length > 0 ? "The amount must be above 0." : "There is no order to trade with.";
+  const average = averagePrice(fill.paid, whole(fill.filled), isPurchase);
+  const best = levels[0].value;
+  const slippage = percent(isPurchase ? average - best : best - average, best);
   const trade = `${isPurchase ? "Buying" : "Selling"} ${grouped(units.amount(fill.filled))} ${names.base}`;
   const paid = `${isPurchase ? "costs" : "brings"} ${grouped(units.value(fill.paid))} ${names.quote}`;
   const limit = fill.complete ? "" : " The book has no more.";
-  return `${trade} ${paid}: ${levelPrice(units.price(average), isPurchase)} on average, ${worse} worse than the best price.${limit}`;
+  return `${trade} ${paid}: ${levelPrice(units.price(average), isPurchase)} on average, ${slippage} worse than the best price.${limit}`;
+}
+
+/**
+ * Return what an integer amount of the base asset takes from the levels of a side: `filled`, which is an integer too, `paid`
+ * in the quote asset, the `worst` price, and whether it is `complete`. Amounts and prices are in smallest units.
+ */
+export function simulateFill(levels, amount) {
+  let [left, paid, worst] = [amount, 0n, null];
+  for (const level of levels) {
+    if (left === 0n) break;
+    const taken = level.amount < left ? level.amount : left;
+    paid += level.value * taken;
+    left -= taken;
+    worst = level.value;
+  }
+  return { filled: amount - left, paid, worst, complete: left === 0n };
+}
+
+/** Return the average price of an amount, rounded against the taker. */
+export function averagePrice(paid, amount, isPurchase) {
+  return multiple(quotient(paid, amount), AVERAGE_STEP, isPurchase);
 }

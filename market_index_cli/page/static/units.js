@@ -1,6 +1,6 @@
 // The units of the numbers of a pair: whole units by the decimals of the assets, or smallest units as in the API.
 
-import { add, product, shifted, whole } from "./exact.js";
+import { floor, product, shifted, whole } from "./exact.js";
 
 export class Units {
   #shift;
@@ -23,30 +23,35 @@ export class Units {
     return shifted(value, this.#shift - this.#places);
   }
 
-  /** Return the amount in smallest units that has this number in these units, rounded down. */
+  /** Return the integer amount in smallest units that has this number in these units, rounded down. */
   smallest(number) {
-    return shifted(number, this.#places).coefficient / 10n ** BigInt(Math.max(number.places - this.#places, 0));
+    return floor(shifted(number, this.#places));
   }
 
-  /** Return an amount, or a total, in these units. */
+  /** Return an integer amount in these units. */
   amount(amount) {
     return shifted(whole(amount), -this.#places);
   }
 
   /** Return what a level is worth: the sum of its prices times their amounts, in units of the quote. */
   worth({ prices }) {
-    return prices.map((one) => product(this.price(one.value), this.amount(one.amount))).reduce(add);
+    return prices.reduce((sum, one) => sum + product(this.price(one.value), this.amount(one.amount)), 0n);
   }
 }
 
-/** Return the sentence that names the units of a pair. Labels are isolated: they may have another direction. */
+/**
+ * Return the unit of the amounts of an asset: its name for whole units, or that of its smallest unit. Names are isolated:
+ * they may have another direction. `isOne` is for a single unit.
+ */
+export function unitName(id, tokens, isWhole, isOne = false) {
+  const name = `\u2068${tokens.nameOf(id)}\u2069`;
+  if (isWhole && tokens.decimals(id) !== null) return name;
+  if (id === "ADA") return "lovelace";
+  return `smallest unit${isOne ? "" : "s"} of ${name}${isWhole ? " (whose decimals are not known)" : ""}`;
+}
+
+/** Return the sentence that names the units of a pair. */
 export function unitsLine({ base, quote }, tokens, isWhole) {
-  const unit = (id, smallest) => {
-    const name = `\u2068${tokens.nameOf(id)}\u2069`;
-    if (isWhole && tokens.decimals(id) !== null) return name;
-    if (id === "ADA") return "lovelace";
-    return `${smallest} of ${name}${isWhole ? " (whose decimals are not known)" : ""}`;
-  };
-  const value = unit(quote, "smallest units");
-  return `Prices: ${value} for one ${unit(base, "smallest unit")}. Amounts: ${unit(base, "smallest units")}. Values: ${value}.`;
+  const [one, amounts, values] = [[base, true], [base], [quote]].map(([id, isOne]) => unitName(id, tokens, isWhole, isOne));
+  return `Prices: ${values} for one ${one}. Amounts: ${amounts}. Values: ${values}.`;
 }

@@ -143,6 +143,10 @@ class TestHumanUnits:
             assert title(shown) == f"{title(value)}in whole units"
             with pytest.raises(TypeError, match=r"^pair must be given with tokens, because the value does not name"):
                 table(value, self.TOKENS)
+            with pytest.raises(TypeError, match=r"^pair must be a Pair, got int: 5$"):
+                table(value, self.TOKENS, 5)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match=r"^tokens must be a Tokens, got str: 'SNEK'$"):
+                table(value, "SNEK", PAIR)  # type: ignore[arg-type]
 
     def test_each_row_of_an_index_and_of_a_pair_list_has_the_units_of_its_pair(self):
         unknown = AssetId(bytes(28), b"X")
@@ -165,7 +169,7 @@ class TestHumanUnits:
         assert f'<bdi title="{PAIR.base}">&lt;i&gt; 00000000</bdi>' in shown.html
         assert rows(shown)[1:] == [["base", self.NAME, PAIR.base.fingerprint], ["quote", "ADA", "-"]]
 
-    @given(drawn.order_books(max_levels=3), st.integers(0, 255), st.integers(0, 255))
+    @given(drawn.order_books(max_levels=3), st.integers(0, 19), st.integers(0, 19))
     def test_numbers_are_those_of_the_tokens(self, book: OrderBook, base: int, quote: int):
         pair = book.pair
         tokens = Tokens(

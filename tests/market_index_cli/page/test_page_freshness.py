@@ -20,8 +20,8 @@ console.log(JSON.stringify({
       else freshness.take(response, requestedAt, arrivedAt);
       const [state, reason] = freshness.at(arrivedAt + elapsed, true);
       const [untracked] = freshness.at(arrivedAt + elapsed, false);
-      if (untracked.name !== (state.name === "live" ? "untracked" : state.name)) return ["of another pair", ""];
-      return [state.name, reason];
+      if (untracked[0] !== (state[0] === "live" ? "untracked" : state[0])) return ["of another pair", ""];
+      return [state[0], reason];
     });
   }),
 }));

@@ -25,3 +25,4 @@ create_app(live, routes=[stream])  # error: mypy[list-item] pyright[reportArgume
 create_app(live, on_response=metrics)  # error: mypy[arg-type] pyright[reportArgumentType]
 Stream(live, limit="yes")  # error: mypy[arg-type] pyright[reportArgumentType]
 Health(live)  # error: mypy[arg-type] pyright[reportArgumentType]
+metrics.watch(live, app="other", streams=5)  # error: mypy[arg-type] pyright[reportArgumentType]
