@@ -34,12 +34,16 @@ def orders(
     between its id, venue, base, quote, side, price as its ratio, amount, expiry in UTC, and the fee of the venue, which
     is not part of the price. A hyphen is what FEED does not know.
 
+    Assets are identifiers, and amounts are in smallest units: here, --tokens only adds names for BASE and QUOTE.
+
     \b
     Example:
       market-index orders kupo:http://127.0.0.1:1442 SNEK ADA
     """
     if base is not None and quote is None:
         raise click.UsageError("BASE and QUOTE are given together")
+    if skipped and base is not None:
+        raise click.UsageError("--skipped lists the outputs of all pairs: leave out BASE and QUOTE")
     log_plainly()
     display = Display(tokens_of(source, tokens))
     with feed_errors(), opened(source, headers) as feed, loading(feed.source) as progress:

@@ -45,12 +45,12 @@ def pair_rows(
     """Yield the cells of a table of pairs: headings first, then prices, numbers of levels, and identifiers."""
     yield _HEADINGS
     for book in books:
-        pair, best = book.pair, display.grouped(book.depth(1))
+        pair = book.pair
         yield (
             display.pair_name(pair),
             display.price(pair, book.spot),
-            display.level_price(pair, best.best_bid, Side.BID),
-            display.level_price(pair, best.best_ask, Side.ASK),
+            display.best_price(pair, book.best_bid, Side.BID),
+            display.best_price(pair, book.best_ask, Side.ASK),
             display.price(pair, book.spread),
             *(str(len(side)) for side in (book.bids, book.asks)),
             *map(identifier, (pair.base, pair.quote)),

@@ -47,6 +47,8 @@ _DIGITS: Final = 6
 _LEVEL_DIGITS: Final = 9
 """The most digits of the price of a level, which is grouped and may be far from the best one."""
 
+_ROUNDING: Final = {Side.BID: ROUND_DOWN, Side.ASK: ROUND_UP}
+
 _MAX_LENGTH: Final = 16
 """A longer number is shown with a power of ten, if that is shorter."""
 
@@ -103,7 +105,11 @@ class Display:
 
     def level_price(self, pair: Pair, level: PriceLevel | None, side: Side) -> str:
         """Return the text of the price of a level: bids down, asks up; a dash if there is none."""
-        return self._price(pair, level and level.price, _LEVEL_DIGITS, ROUND_UP if side is Side.ASK else ROUND_DOWN)
+        return self._price(pair, level and level.price, _LEVEL_DIGITS, _ROUNDING[side])
+
+    def best_price(self, pair: Pair, level: PriceLevel | None, side: Side) -> str:
+        """Return the text of a best price, as `level_price`, but at its own sixth significant digit."""
+        return self._price(pair, level and level.price, _DIGITS, _ROUNDING[side])
 
     def price(self, pair: Pair, price: Decimal | None) -> str:
         """Return the text of a price that is not a level; a dash if there is none."""

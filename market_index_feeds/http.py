@@ -40,19 +40,20 @@ _OWN_HEADERS: Final = {"Accept-Encoding": "identity"}
 class Address:
     """Where a service is: its base URL, such as `http://127.0.0.1:8000`, and the headers of all requests to it.
 
-    A user and a password in the URL are sent as basic authentication (RFC 7617). `name` is the URL without them. No
-    error, log or `repr` contains them or the headers.
+    A user and a password in the URL are sent as basic authentication (RFC 7617). `name` is the URL without them, after
+    the prefix of its kind. No error, log or `repr` contains them or the headers.
 
     Args:
         url: The base URL. In a user and a password, write `/ ? # @ :` percent-encoded.
         headers: Headers such as `X-API-Key`, by name.
+        prefix: How names of its kind begin, before the URL.
 
     Raises:
         FeedError: `url` is not such a URL, or a header is not one.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
-        self.name: str = shown_name(url)
+    def __init__(self, url: str, headers: Mapping[str, str], prefix: str = "") -> None:
+        self.name: str = prefix + shown_name(url)
         self.headers: httpx.Headers = httpx.Headers({"User-Agent": f"market-index/{version('market-index')}"})
         parsed = self._parsed(url)
         self.base_url: str = str(parsed.copy_with(userinfo=b"")).rstrip("/")
@@ -78,7 +79,7 @@ class Address:
             if is_base and not (parsed.query or parsed.fragment or url.endswith(("?", "#"))):
                 return parsed
         raise self._wrong(
-            "it must be the base URL of a service, such as http://127.0.0.1:8000 "
+            "its URL must begin with http:// or https://, and must not have a query "
             "(in a password, / ? # must be percent-encoded)"
         )
 

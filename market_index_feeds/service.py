@@ -260,7 +260,7 @@ class _Polling:
         """Request the pair list, and return its freshness."""
         response = await _request(self._client, PAIR_LIST, self._list_etag, MAX_PAIR_LIST_BYTES)
         if response.status == 404:
-            raise FeedError("there is no pair list below this URL")
+            raise FeedError("there is no pair list below this URL (for a Kupo, write kupo: before it)")
         if response.status == 200:
             try:
                 self.pairs = tuple(info.pair for info in wire.pair_list_from_json(response.body, ignore_unknown=True))

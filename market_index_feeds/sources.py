@@ -107,9 +107,9 @@ class Kind:
         for text in texts.split("&") if texts else ():
             option, _, value = text.partition("=")
             if option not in self.options:
+                remedy = "" if self.takes_headers else " (a path that contains '?' must be followed by another '?')"
                 raise opening.error(
-                    f"an option, after '?', must be {' or '.join(self.options)}, got {safe_repr(option)} (a path that "
-                    "contains '?' must be followed by another '?')"
+                    f"an option, after '?', must be {' or '.join(self.options)}, got {safe_repr(option)}{remedy}"
                 )
             if option in options and option not in self.repeatable:
                 raise opening.error(f"option {option} must be given once")
@@ -299,6 +299,8 @@ def _open_ledger(opening: Opening) -> Source:
     from market_index_feeds.kupo import EXCHANGES, WINDOW_HOURS, KupoSource  # noqa: PLC0415  # it needs the extra `ledger`
 
     options = opening.options
+    if "only" in options and "pair" not in options:
+        raise opening.error("only hides all pairs except those of pair=BASE/QUOTE, got no such pair")
     return KupoSource(
         opening.target,
         options.get("pair", ()),

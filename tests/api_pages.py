@@ -35,13 +35,17 @@ MODULES: Final = {
     "market_index.strategies": (_STABLE, "[test with arbitrary books](../testing.md)"),
     "market_index.stateful": (_MAY_CHANGE, "[test an indexer](../testing.md#test-an-indexer)"),
     "market_index_feeds": (_MAY_CHANGE, "[publish and follow books](../publish.md)"),
+    "market_index_feeds.kupo": (_MAY_CHANGE, "[add an exchange](../extending.md#add-an-exchange)"),
     "market_index_http": (_STABLE, "[mount the app](../mounting.md)"),
     "market_index_http.stream": (_MAY_CHANGE, "[mount the app](../mounting.md#streams-probes-metrics-description)"),
     "market_index_http.operating": (_MAY_CHANGE, "[mount the app](../mounting.md#streams-probes-metrics-description)"),
 }
 """The stability of each public module, and its guide."""
 
-SECTIONS: Final = {"market_index_http": ["market_index_http.stream", "market_index_http.operating"]}
+SECTIONS: Final = {
+    "market_index_feeds": ["market_index_feeds.kupo"],
+    "market_index_http": ["market_index_http.stream", "market_index_http.operating"],
+}
 """The modules that are sections of the page of another one."""
 
 ALIASES: Final = "Types in signatures"
@@ -52,6 +56,9 @@ MAX_COLUMNS: Final = 100
 
 MAX_DEFAULT_LENGTH: Final = 40
 """The maximum length of a default. A longer one is shown as `...`, as a function is."""
+
+MAX_VALUE_LENGTH: Final = 400
+"""The maximum length of the value of a constant. A longer one is shown as `...`."""
 
 
 def pages() -> dict[Path, str]:
@@ -127,7 +134,7 @@ def name_parts(module: ModuleType, name: str, heading: str, documented: dict[str
 def assignment_parts(name: str, documented: dict[str, tuple[str, str]], heading: str) -> Iterator[str]:
     value, text = documented[name]
     yield f"{heading} `{name}`"
-    yield fenced("py", f"{name} = {value}")
+    yield fenced("py", f"{name} = {value if len(value) <= MAX_VALUE_LENGTH else '...'}")
     yield markdown(text)
 
 

@@ -21,13 +21,14 @@ def apply(book: Any, change: Any) -> Any:
 
 def follow() -> None:
     with connect_sse(client, "GET", "stream", params={"pairs": sys.argv[2], "levels": "changed"}) as source:
-        source.response.raise_for_status()
+        answer = source.response
+        sys.exit(answer.read().decode()) if answer.status_code == 400 else answer.raise_for_status()
         for event in source.iter_sse():
             value = event.json()
             pair = f"{value.get('base')}/{value.get('quote')}"
             if event.event == "version":  # now the books belong together: use them
                 for name, book in books.items():
-                    print(name, *(book[side][0]["price"] for side in ("bids", "asks") if book[side]), flush=True)
+                    print(name, *(book[s][0]["price"] if book[s] else "-" for s in ("bids", "asks")), flush=True)
             elif event.event == "retract":
                 books.pop(pair, None)
             else:

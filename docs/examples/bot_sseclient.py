@@ -22,13 +22,13 @@ def apply(book: Any, change: Any) -> Any:
 
 def follow() -> None:
     with requests.get(f"{url}/stream", {"pairs": sys.argv[2], "levels": "changed"}, stream=True, timeout=15) as source:
-        source.raise_for_status()
+        sys.exit(source.text) if source.status_code == 400 else source.raise_for_status()
         for event in sseclient.SSEClient(source.iter_content(None)).events():
             value = json.loads(event.data)
             pair = f"{value.get('base')}/{value.get('quote')}"
             if event.event == "version":  # now the books belong together: use them
                 for name, book in books.items():
-                    print(name, *(book[side][0]["price"] for side in ("bids", "asks") if book[side]), flush=True)
+                    print(name, *(book[s][0]["price"] if book[s] else "-" for s in ("bids", "asks")), flush=True)
             elif event.event == "retract":
                 books.pop(pair, None)
             else:

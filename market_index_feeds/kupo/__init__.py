@@ -1,4 +1,4 @@
-"""The order books of the ledger, read from a running Kupo. `exchanges` says how to add an exchange."""
+"""The order books of the ledger, read from a running Kupo, and the parts of an exchange of your own."""
 
 from market_index_feeds.kupo.datum import Skipped
 from market_index_feeds.kupo.exchanges import EXCHANGES, Candidate, Exchange, Fill, Offer

@@ -1,18 +1,7 @@
 r"""Reads Plutus data by a layout: a shape with a name for each field.
 
 A datum is written by a stranger. It may have any form, any size, and integers without bounds. `read` returns the named
-parts of a datum that has exactly the layout, and rejects every other one.
-
-A layout mirrors the datum:
-
-    CBORTag(121 + n, layout)   constructor n with its fields
-    {"name": layout, ...}      a list with these elements, in this order
-    [layout]                   a list of any length
-    (layout, layout)           alternatives; the first one that fits is read
-    range(2**64)               an integer in the range
-    frozenset({28})            bytes of one of these lengths
-    b"\x00"                     exactly these bytes
-    None                       anything
+parts of a datum that has exactly the layout, and rejects every other one. `Exchange` has the notation of layouts.
 """
 
 from __future__ import annotations
@@ -22,6 +11,8 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from cbor2 import CBORTag, loads
+
+from market_index.errors import safe_repr
 
 _ANY_CONSTRUCTOR: Final = 102
 """The tag of the general form of a constructor: a list of its number and its fields."""
@@ -71,6 +62,8 @@ def _is_scalar(part: Any, layout: Any) -> bool:
     """Whether an integer is in a range, or bytes are those or have one of those lengths."""
     if isinstance(layout, range):
         return type(part) is int and part in layout
+    if not isinstance(layout, (bytes, frozenset)):
+        raise TypeError(f"a layout must be one of those that `Exchange` lists, got {safe_repr(layout)}")
     return type(part) is bytes and (len(part) in layout if isinstance(layout, frozenset) else part == layout)
 
 
@@ -100,12 +93,13 @@ def decoded(text: str | None, datum_hash: str | None) -> Any:
     """Return the Plutus data of a datum in hex.
 
     Raises:
-        Skipped: There is none, it does not have the hash, or it is not CBOR that is nested at most 400 levels deep.
+        Skipped: There is none, it is not hex, it does not have the hash, or it is not CBOR that is nested at most 400
+            levels deep.
     """
     if text is None:
         raise Skipped("missing datum")
-    octets = bytes.fromhex(text)
     with suppress(Exception):  # cbor2 raises errors of many kinds
+        octets = bytes.fromhex(text)
         if blake2b(octets, digest_size=32).hexdigest() == datum_hash:
             return loads(octets)
     raise Skipped("broken datum")

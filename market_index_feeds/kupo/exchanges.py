@@ -2,8 +2,8 @@
 
 To add an exchange, write three things and put an `Exchange` of them into a list that you pass to `open_feed`:
 
-1. A layout, as in `datum.py`. State the type of every field, also of those that you do not need: the contract, and so
-   the exchange, rejects a datum with another one.
+1. A layout, in the notation of `Exchange`. State the type of every field, also of those that you do not need: the
+   contract, and so the exchange, rejects a datum with another one.
 2. A function that returns the offers of an output. It raises `Skipped` with a fixed reason if the output is not valid,
    for example because it does not hold the token that proves a valid order. That the output holds what it offers, at a
    price that exists, is checked for all exchanges.
@@ -20,7 +20,8 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
+from attrs.validators import matches_re
 from cbor2 import CBORTag
 
 from market_index import ADA, AssetId, InvalidAssetId
@@ -55,7 +56,8 @@ class Offer:
 class Fill:
     """An execution that the ledger proves: how much an order gave of one asset and received of another, before fees.
 
-    `place` is where it is in the ledger: the highest one is the last execution.
+    `place` is where it is in the ledger: the highest one is the last execution. It is the `place` of the output with
+    the rest of the order, and `(spend.slot, -1, -1)` if there is none. Both amounts must be above 0.
     """
 
     gave: tuple[AssetId, int]
@@ -85,19 +87,34 @@ def _no_fill(spent: Candidate, spend: Spend, created: Sequence[Candidate]) -> Fi
 
 @frozen
 class Exchange:
-    """An exchange, or a version of it, that locks its orders with one script.
+    r"""An exchange, or a version of it, that locks its orders with one script.
 
     `script` is the hash of the script, in hex. If each valid order holds a token of one policy, `policy` is that
     policy, and only outputs that hold such a token are read. `offers` returns the offers of an output with a datum.
-    `fill` gets an output, how it was spent, and the outputs of the exchange in the transaction that spent it.
+    `fill` gets an output, how it was spent, and the outputs of the exchange in the transaction that spent it. If a
+    function raises another exception than `Skipped`, the output is skipped, or has no fill.
+
+    `layout` mirrors the datum, with a name for each field:
+
+        CBORTag(121 + n, layout)   constructor n with its fields
+        {"name": layout, ...}      a list with these elements, in this order
+        [layout]                   a list of any length
+        (layout, layout)           alternatives; the first one that fits is read
+        range(2**64)               an integer in the range
+        frozenset({28})            bytes of one of these lengths
+        b"\x00"                     exactly these bytes
+        None                       anything
+
+    Raises:
+        ValueError: `script` or `policy` is not the hex of 28 bytes, in lower case.
     """
 
     venue: str
-    script: str
+    script: str = field(validator=matches_re(r"[0-9a-f]{56}"))
     layout: Any
     offers: Callable[[Datum, Output], Iterable[Offer]]
     fill: Callable[[Candidate, Spend, Sequence[Candidate]], Fill | None] = _no_fill
-    policy: str = ""
+    policy: str = field(default="", validator=matches_re(r"([0-9a-f]{56})?"))
 
     @property
     def pattern(self) -> str:

@@ -7,10 +7,14 @@ Theory of operation
 
     A pair is listed while it has, or had in the window, an order that could be filled. Its spot price is that of the
     last execution in the window that the ledger proves (decision 32).
+
+    If a function of an exchange raises an exception, this output is skipped, and the others are read: anyone can pay
+    the output that makes the function fail.
 """
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,11 +26,13 @@ from typing import Any, Final, TypeAlias
 
 from attrs import define, evolve, field, frozen
 
-from market_index import AssetId, InvalidOrderBook, InvalidPrice, Order, Pair, Side
+from market_index import AssetId, InvalidOrderBook, InvalidPrice, Order, Pair, PriceOutOfRange, Side
 from market_index_feeds.kupo.datum import Skipped
 from market_index_feeds.kupo.exchanges import Candidate, Exchange, Fill, Offer
 from market_index_feeds.kupo.outputs import MAX_CACHED, Output, Spend, id_of, output_of, spend_of
 from market_index_feeds.venue_orders import EXPIRED, VenueOrder
+
+LOG: Final = logging.getLogger(__name__)
 
 SLOT_SECONDS: Final = 1
 """The duration of a slot, on the main network and on the public test networks."""
@@ -162,17 +168,21 @@ class Outputs:
         exchange = self._exchanges.get(output.script)
         if exchange is None:
             return Entry(None, output, None, {}, {output.id: "another address"})
+        orders, skipped = {}, {}
         try:
             candidate = exchange.read(output)
+            for offer in candidate.offers:
+                order_id = f"{output.id}{offer.suffix}"
+                try:
+                    orders[order_id] = self._order(exchange, output, offer)
+                except Skipped as reason:
+                    skipped[order_id] = str(reason)
         except Skipped as reason:
             return Entry(exchange, output, None, {}, {output.id: str(reason)})
-        orders, skipped = {}, {}
-        for offer in candidate.offers:
-            order_id = f"{output.id}{offer.suffix}"
-            try:
-                orders[order_id] = self._order(exchange, output, offer)
-            except Skipped as reason:
-                skipped[order_id] = str(reason)
+        except Exception as error:  # noqa: BLE001  # a defect of the exchange must not stop the others
+            return Entry(
+                exchange, output, None, {}, {output.id: f"{type(error).__name__} in a function of {exchange.venue}"}
+            )
         return Entry(exchange, output, candidate, orders, skipped)
 
     def _order(self, exchange: Exchange, output: Output, offer: Offer) -> VenueOrder:
@@ -189,7 +199,7 @@ class Outputs:
             raise Skipped("pair not listed")
         try:
             order = Order.from_offer(pair, offered=offer.offered, amount=offer.amount, price=f"{asks}/{per_offered}")
-        except InvalidPrice:
+        except PriceOutOfRange:
             raise Skipped("any price, or out of range") from None
         return VenueOrder(order, exchange.venue, offer.fee, _time(offer.starts_at), _time(offer.ends_at))
 
@@ -214,7 +224,11 @@ def _with_fill(entry: Entry, created: Mapping[str, Sequence[Entry]]) -> Entry:
         return entry
     others = created.get(spend.transaction_id, ())
     successors = [one.candidate for one in others if one.exchange is exchange and one.candidate is not None]
-    fill = exchange.fill(candidate, spend, successors)
+    try:
+        fill = exchange.fill(candidate, spend, successors)
+    except Exception:
+        LOG.exception("the fill of %s failed at output %s, which so has no execution", exchange.venue, entry.output.id)
+        return entry
     is_execution = fill is not None and fill.gave[1] > 0 and fill.received[1] > 0
     return evolve(entry, fill=fill) if is_execution else entry
 

@@ -20,6 +20,7 @@ import asyncio
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from contextlib import aclosing
 from datetime import datetime
@@ -35,7 +36,7 @@ from market_index_feeds.event_loop import pulled
 from market_index_feeds.http import Address, Client, Response
 from market_index_feeds.kupo.exchanges import EXCHANGES, Exchange
 from market_index_feeds.kupo.ledger import Match, Outputs, State
-from market_index_feeds.source import LOGGED_PER_MINUTE, NoVersion, Progress, Source, Version, utc_now
+from market_index_feeds.source import NoVersion, Progress, Source, Version, utc_now
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ class KupoSource(Source):
         now: Returns the time of the wall clock.
 
     Raises:
-        FeedError: The name is not such a URL, or a header is not valid.
+        FeedError: The name is not such a URL, a header is not valid, or two exchanges have the same script.
     """
 
     def __init__(
@@ -110,9 +111,14 @@ class KupoSource(Source):
         headers: Mapping[str, str] = {},
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._address = Address(url, headers)
-        super().__init__(f"kupo:{self._address.name}")
+        self._address = Address(url, headers, prefix="kupo:")
+        super().__init__(self._address.name)
         self._exchanges, self._now = tuple(exchanges), now
+        scripts = [exchange.script for exchange in self._exchanges]
+        if repeated := {script for script in scripts if scripts.count(script) > 1}:
+            raise FeedError(
+                f"{self.name} cannot be opened: two exchanges have the script {', '.join(sorted(repeated))}"
+            )
         self._outputs = Outputs(self._exchanges, pairs, only=only, window_slots=hours * 3600)
         self._point: Point | None = None
         self._knows_spent = True
@@ -222,13 +228,11 @@ class KupoSource(Source):
         return self.version_of(orders.index, orders=orders, venue_orders=now.orders, skipped=now.skipped)
 
     def _log_skipped(self, skipped: Mapping[str, str], before: Mapping[str, str]) -> None:
-        """Log each output that is skipped, once."""
-        new = [key for key in skipped if key not in before]
-        for key in new[:LOGGED_PER_MINUTE]:
-            LOG.info("%s: output %s skipped: %s", self.name, key, skipped[key])
-        if len(new) > LOGGED_PER_MINUTE:
-            more = len(new) - LOGGED_PER_MINUTE
-            LOG.info("%s: %d more outputs skipped (market-index orders --skipped lists all)", self.name, more)
+        """Log how many outputs are skipped since the last version, by reason."""
+        new = Counter(reason for key, reason in skipped.items() if key not in before)
+        if new:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in new.items())
+            LOG.info("%s: outputs skipped: %s (market-index orders --skipped lists them)", self.name, reasons)
 
 
 async def _get(

@@ -268,7 +268,7 @@ def _content_of(reply: Msg) -> Any:
     if code in _RETRYABLE or (error.get("code") == 503 and code != _STORE_FAILED):
         raise NotStored(text)
     if code == NO_BUCKET:
-        text = "there is no such bucket (market-index publish STORE BOOKS creates it)"
+        text = "there is no such bucket (market-index publish or relay creates it)"
     raise Rejected(text, code)
 
 

@@ -148,7 +148,7 @@ def _require_one_name(path: Path) -> None:
 def require_file(path: Path) -> None:
     """Raise `FeedError` with the command that creates a store if there is no file."""
     if not path.exists():
-        raise FeedError("No such file or directory (market-index publish STORE BOOKS creates it)")
+        raise FeedError("No such file or directory (market-index publish or relay creates it)")
 
 
 def create_file(path: Path) -> None:

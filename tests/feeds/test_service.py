@@ -452,7 +452,7 @@ class TestRequests:
     def test_a_prefix_is_part_of_the_base_url(self, url: str):
         for base in (f"{url}/", url.replace("http", "HTTP")):
             assert len(open_feed(base).read()) == 2
-        with pytest.raises(FeedError, match="there is no pair list below this URL"):
+        with pytest.raises(FeedError, match=r"no pair list below this URL \(for a Kupo, write kupo: before it\)"):
             open_feed(f"{url}/v1").read()
 
     def test_a_proxy_of_the_environment_is_not_used(self, url: str, monkeypatch: pytest.MonkeyPatch):
@@ -544,7 +544,9 @@ class TestRequests:
         ],
     )
     def test_a_name_that_is_no_base_url_is_refused_without_its_credentials(self, url: str):
-        with pytest.raises(FeedError, match="must be the base URL of a service, such as http") as raised:
+        with pytest.raises(
+            FeedError, match="cannot be opened: its URL must begin with http:// or https://, and must not"
+        ) as raised:
             open_feed(url)
         assert "secret" not in str(raised.value).replace("host:secret", "").replace("/?secret", "")
 

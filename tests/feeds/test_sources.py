@@ -145,12 +145,14 @@ def test_the_ledger_is_a_url_with_options_and_credentials():
         ("only=yes", "only must have no value, got 'yes'"),
         ("hours=0", "hours must be a number of hours, from 1 to 100000, got '0'"),
         ("hours=1&hours=2", "option hours must be given once"),
+        ("only", "only hides all pairs except those of pair=BASE/QUOTE, got no such pair"),
     ],
 )
 def test_an_invalid_option_of_the_ledger_is_named_without_credentials(options: str, message: str):
     with pytest.raises(FeedError) as raised:
         open_feed(f"kupo:http://u:p@h?{options}")
     assert str(raised.value).startswith(f"kupo:http://h cannot be opened: {message}")
+    assert "path" not in str(raised.value), "the remedy for the name of a file"
 
 
 def test_exchanges_are_for_the_ledger():

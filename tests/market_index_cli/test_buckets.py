@@ -12,7 +12,7 @@ from tests.command import LINES, SAMPLE, invoke, line
 
 def test_books_are_published_shown_and_retracted(bucket: str, lines: Path):
     done = invoke("publish", bucket)
-    reason = "there is no such bucket (market-index publish STORE BOOKS creates it)"
+    reason = "there is no such bucket (market-index publish or relay creates it)"
     assert (done.returncode, done.stderr) == (3, f"Error: {bucket} cannot be opened: {reason}\n")
     done = invoke("publish", bucket, SAMPLE)
     assert (done.returncode, done.stderr) == (0, "")

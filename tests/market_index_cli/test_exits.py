@@ -82,6 +82,8 @@ EXITS = """
     pairs books.ndjson --tokens text
 2 BASE and QUOTE are given together
     orders orders:events ADA
+2 --skipped lists the outputs of all pairs: leave out BASE and QUOTE
+    orders orders:events ADA IUSD --skipped
 2 standard input can be read by only one process: omit --workers
     serve - --workers 2
 2 pipe can be read by only one process: omit --workers
@@ -126,12 +128,12 @@ EXITS = """
     orders market.db
     orders market.db --skipped
 3 kupo:http://127.0.0.1:1 cannot be read: All connection attempts failed
-    serve kupo:http://me:secret@127.0.0.1:1?only
-    relay kupo:http://me:secret@127.0.0.1:1?only new.db
-    orders kupo:http://me:secret@127.0.0.1:1?only
-3 nowhere cannot be opened: it must be the base URL of a service, such as http://127.0.0.1:8000 (in a password, *)
+    serve kupo:http://me:secret@127.0.0.1:1?hours=48
+    relay kupo:http://me:secret@127.0.0.1:1?hours=48 new.db
+    orders kupo:http://me:secret@127.0.0.1:1?hours=48
+3 kupo:nowhere cannot be opened: its URL must begin with http:// or https://, and must not have a query (in *)
     serve kupo:nowhere
-3 new.db cannot be opened: No such file or directory (market-index publish STORE BOOKS creates it)
+3 new.db cannot be opened: No such file or directory (market-index publish or relay creates it)
     serve new.db
     relay new.db other.sqlite
     record new.db new.ndjson

@@ -134,6 +134,13 @@ def test_a_terminal_shows_six_digits_and_a_pipe_every_digit():
     assert row[1:5] == ("0.00000125123", "0.00000124999", "0.00000126", "0.00000000999961")
 
 
+def test_a_best_price_has_six_digits_however_far_it_is_from_the_other_one():
+    """Orders of the ledger cross: a step of the best bid would show a tiny ask as another price."""
+    book = OrderBook.from_levels(Pair(TOKEN, ADA), bids=[("5.1234567", 1)], asks=[("7.654321e-19", 1)])
+    _, row = terminal.pair_rows([book], Display(is_exact=False))
+    assert row[2:4] == ("5.12345", "7.65433×10⁻¹⁹")
+
+
 def test_crossed_and_locked_books_are_labelled_and_coloured():
     books = [
         OrderBook.from_levels(Pair(TOKEN, ADA), bids=[(bid, 1)], asks=[(ask, 1)]) for bid, ask in ("21", "22", "12")

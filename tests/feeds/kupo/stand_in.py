@@ -2,18 +2,20 @@
 
 `make ledger` runs it with the recorded outputs, so that everybody can try a feed of the ledger without a node:
 
-    python -m tests.feeds.kupo.stand_in market-index serve kupo:http://127.0.0.1:1442
+    python -m tests.feeds.kupo.stand_in market-index serve
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import cycle
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -24,6 +26,9 @@ from attrs import define, field, frozen
 from market_index_feeds.kupo.outputs import id_of, output_of
 
 DEADLINE_SECONDS = 30.0
+
+SHOWN_BLOCKS = 8
+"""How many blocks of the recorded ones arrive while a command follows them: the others have 16 of the 18 pairs."""
 
 
 @frozen
@@ -212,22 +217,27 @@ def recorded_blocks(folder: Path) -> list[Block]:
 
 
 def main() -> int:
-    """Serve the recorded outputs, with a block more every few seconds, until the command ends. Return its exit code."""
+    """Serve the recorded outputs to a command, until it ends. Return its exit code.
+
+    Every few seconds there is one more block; after the last one, a rollback of the last `SHOWN_BLOCKS`. The command
+    gets the name of the feed in the environment.
+    """
     parser = argparse.ArgumentParser(description="Serve recorded outputs of the ledger as Kupo does, to a command.")
-    parser.add_argument("--port", type=int, default=1442)
     parser.add_argument("--seconds", type=float, default=5, help="the time between two blocks (default: 5)")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what to run once the outputs are served")
     options = parser.parse_args()
     blocks = recorded_blocks(Path(__file__).resolve().parents[2] / "data" / "ledger")
-    with serving(Kupo(blocks[:1], port=options.port)) as kupo, subprocess.Popen(options.command) as process:
-        print(f"a stand-in for Kupo, with {len(blocks)} blocks, is at {kupo.url}", flush=True)
+    with serving(Kupo()) as kupo:
+        print(f"a stand-in for Kupo is at {kupo.url}: a block every {options.seconds:g} seconds", flush=True)
+        counts = cycle(range(len(blocks) - SHOWN_BLOCKS, len(blocks) + 1))
+        kupo.blocks = blocks[: next(counts)]
+        environment = os.environ | {"MARKET_INDEX_FEED": f"kupo:{kupo.url}"}
         # The signal of Ctrl-C is also that of the command, which then ends by itself.
-        with suppress(KeyboardInterrupt):
+        with subprocess.Popen(options.command, env=environment) as process, suppress(KeyboardInterrupt):
             while process.poll() is None:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(options.seconds)
-                number, last = len(kupo.blocks), kupo.blocks[-1]
-                kupo.blocks = [*kupo.blocks, blocks[number] if number < len(blocks) else Block(last.slot + 20)]
+                kupo.blocks = blocks[: next(counts)]
         return process.wait()
 
 

@@ -10,14 +10,17 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from cbor2 import CBORTag
 from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index import ADA as ADA_ID
 from market_index import AssetId, Order, Pair
 from market_index.strategies import asset_ids
-from market_index_feeds.kupo.exchanges import EXCHANGES
+from market_index_feeds.kupo.exchanges import EXCHANGES, Exchange, Fill, Offer, splash
+from market_index_feeds.kupo.exchanges import SPLASH as SPLASH_LAYOUT
 from market_index_feeds.kupo.ledger import Outputs, State, spot_of
+from market_index_feeds.kupo.outputs import Output
 from tests.conftest import RECORDED as FILES
 from tests.feeds.kupo import datums
 from tests.feeds.kupo.datums import (
@@ -60,6 +63,9 @@ def state_of(*matches: Any, pairs: Any = (), now: datetime = NOW, slot: int = 10
 def read(*matches: Any, pairs: Any = ()) -> tuple[dict[str, Any], dict[str, int]]:
     """Return the orders of a response by id, and the number of skipped outputs by reason."""
     state = state_of(*matches, pairs=pairs)
+    assert not any(" in a function of " in reason for reason in state.skipped.values()), (
+        "a function of an exchange has failed"
+    )
     return {key: one.order for key, one in state.orders.items()}, dict(Counter(state.skipped.values()))
 
 
@@ -559,6 +565,56 @@ def test_a_datum_must_have_exactly_the_layout_of_its_exchange(script: str):
     assert {reason(output(script, octets)) for octets in DEEP} <= {"broken datum", "unknown datum"}
 
 
+def test_a_datum_that_is_not_hex_is_broken():
+    assert reason(order(SPLASH) | {"datum": "x"}) == "broken datum"
+
+
+# An exchange of the user
+
+
+def test_an_exchange_must_have_the_hash_of_a_script_and_of_a_policy():
+    for script, policy in ("11" * 27, ""), ("AB" * 28, ""), ("11" * 28, "22"):
+        with pytest.raises(ValueError, match="must match regex"):
+            Exchange("Mine", script, None, splash, policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("layout", "price", "error"),
+    [
+        (SPLASH_LAYOUT, lambda read: read["policyy"], "KeyError"),
+        (SPLASH_LAYOUT, lambda _: (5.0, 1), "InvalidPrice"),
+        (SPLASH_LAYOUT, lambda _: (1, 2, 3), "ValueError"),
+        (CBORTag(121, SPLASH_LAYOUT.value | {"owner": bytes}), lambda _: (5, 1), "TypeError"),
+    ],
+)
+def test_a_defect_of_an_exchange_skips_the_output_and_names_the_exchange(layout: Any, price: Any, error: str):
+    """Other exchanges are read: anyone can pay the output that makes a function fail."""
+
+    def offers(read: Any, _: Output) -> Any:
+        yield Offer(ADA_ID, read["amount"], AssetId(*TOKEN), price(read))
+
+    mine = Exchange("Mine", "11" * 28, layout, offers)
+    outputs = Outputs([*EXCHANGES, mine], (), only=False, window_slots=86_400)
+    broken = output(mine.script, datum(FIELDS[SPLASH]()), 2)
+    outputs.read([order(SPLASH), broken], 1, is_whole=True)
+    state = outputs.at(NOW)
+    assert len(state.orders) == 1
+    assert state.skipped == {f"{broken['transaction_id']}#0": f"{error} in a function of Mine"}
+
+
+def test_a_defect_of_the_fill_of_an_exchange_proves_no_execution(caplog: pytest.LogCaptureFixture):
+    def fill(*_: object) -> Fill:
+        raise KeyError("amountt")
+
+    mine = Exchange("Mine", "11" * 28, SPLASH_LAYOUT, splash, fill)
+    outputs = Outputs([mine], (), only=False, window_slots=86_400)
+    spend = {"slot_no": 2, "header_hash": "ab" * 32, "transaction_id": "f" * 64, "input_index": 0, "redeemer": None}
+    outputs.read([output(mine.script, datum(FIELDS[SPLASH]())) | {"spent_at": spend}], 2, is_whole=True)
+    assert list(outputs.at(NOW).spots.values()) == [None]
+    assert caplog.messages == [f"the fill of Mine failed at output {1:064x}#0, which so has no execution"]
+    assert "amountt" in caplog.text
+
+
 # What Kupo must not return
 
 
@@ -570,7 +626,6 @@ def test_a_datum_must_have_exactly_the_layout_of_its_exchange(script: str):
         [order(SPLASH) | {"transaction_id": "A" * 64}],
         [order(SPLASH) | {"address": None}],
         [order(SPLASH) | {"value": {"coins": 1.5, "assets": {}}}],
-        [order(SPLASH) | {"datum": "x"}],
     ],
 )
 def test_a_match_that_is_not_one_of_kupo_is_a_failure(response: Any):

@@ -14,7 +14,7 @@ import pytest
 
 from market_index import ADA, AssetId, MarketIndex, Order, Pair
 from market_index.errors import MarketIndexError
-from market_index_feeds import open_feed
+from market_index_feeds import FeedError, open_feed
 from market_index_feeds.kupo import Exchange, exchanges
 from market_index_feeds.kupo import source as module
 from market_index_feeds.kupo.source import KupoSource
@@ -322,18 +322,22 @@ def test_a_dolos_has_orders_and_no_spots(caplog: pytest.LogCaptureFixture):
 
 
 @pytest.mark.decision(24)
-def test_a_skipped_output_is_no_record_and_is_logged_once(caplog: pytest.LogCaptureFixture):
+def test_a_skipped_output_is_no_record_and_is_counted_in_one_line_of_the_log(caplog: pytest.LogCaptureFixture):
     """Everybody can pay an output with any datum to a script: it must not make the as_of of a market unknown."""
     broken = output(SPLASH, datum(splash(amount=-1)), 3)
-    block = Block(100, [FIRST, broken])
+    empty, other = (output(SPLASH, datum(splash(amount=0)), number) for number in (4, 5))
+    block = Block(100, [FIRST, broken, empty])
     with caplog.at_level(logging.INFO), following(block) as followed:
         version = followed.version(block.text)
-        assert (version.invalid, dict(version.skipped)) == (frozenset(), {id_of(broken): "unknown datum"})
+        assert version.invalid == frozenset()
+        assert version.skipped == {id_of(broken): "unknown datum", id_of(empty): "budget exhausted"}
         assert followed.source.rejected == 0
         followed.next()
-        followed.kupo.blocks = [block, Block(120)]
+        followed.kupo.blocks = [block, Block(120, [other])]
         followed.version(Block(120).text)
-    assert [one.partition(": ")[2] for one in caplog.messages] == [f"output {id_of(broken)} skipped: unknown datum"]
+    first, second = (one.partition("skipped: ")[2].partition(" (")[0] for one in caplog.messages)
+    assert set(first.split(", ")) == {"1 unknown datum", "1 budget exhausted"}
+    assert second == "1 budget exhausted", "what was skipped before is not repeated"
 
 
 # Options
@@ -367,3 +371,9 @@ def test_an_exchange_of_the_user_is_read_beside_the_others():
         id_of(FIRST): "Splash",
         id_of(order): "Mine",
     }
+
+
+def test_two_exchanges_have_different_scripts():
+    """Otherwise the outputs of the script would have two layouts, of which one would hide the other."""
+    with pytest.raises(FeedError, match=f"^kupo:http://h cannot be opened: two exchanges have the script {SPLASH}$"):
+        open_feed("kupo:http://h", exchanges=[Exchange("Mine", SPLASH, exchanges.SPLASH, exchanges.splash)])

@@ -298,7 +298,8 @@ def test_a_bot_in_40_lines_follows_through_a_restart_and_has_the_books_of_the_en
                 """Read lines until a book has this best bid."""
                 assert any(f" {price} " in line for line in iter(lines.readline, "")), "it has ended"
 
-            reads("0.5")
+            one_sided = f"{OTHER.pair} 2 -" if is_python else f"{OTHER.pair}: 2 / no ask"
+            assert one_sided in [lines.readline().strip(), lines.readline().strip()]
             deep = EXACT.apply(asks=[(f"0.{600 + number}", 2**60 + number) for number in range(50)])
             live.publish(deep)
             live.publish(deep.apply(bids=[("0.51", 2**53 + 1)], asks=[("0.6005", 9007199254740993)]))
@@ -318,3 +319,16 @@ def test_a_bot_in_40_lines_follows_through_a_restart_and_has_the_books_of_the_en
             assert process.returncode == 0
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("name", [path.name for path in BOTS])
+def test_a_bot_ends_with_the_reason_if_its_request_is_not_valid(folder: Path, name: str):
+    """It would be rejected again and again."""
+    program = [sys.executable, "-W", "error", name] if name.endswith(".py") else ["node", name]
+    with served(composed(LiveIndex([EXACT]), stream=True)) as service:
+        command = [*program, f"http://127.0.0.1:{service.port}", "SNEK/ADA"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, cwd=folder, check=False
+        )
+    assert done.returncode == 1
+    assert "an asset identifier must be" in done.stderr
