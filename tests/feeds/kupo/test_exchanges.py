@@ -611,7 +611,7 @@ def test_a_defect_of_the_fill_of_an_exchange_proves_no_execution(caplog: pytest.
     spend = {"slot_no": 2, "header_hash": "ab" * 32, "transaction_id": "f" * 64, "input_index": 0, "redeemer": None}
     outputs.read([output(mine.script, datum(FIELDS[SPLASH]())) | {"spent_at": spend}], 2, is_whole=True)
     assert list(outputs.at(NOW).spots.values()) == [None]
-    assert caplog.messages == [f"the fill of Mine failed at output {1:064x}#0, which so has no execution"]
+    assert caplog.messages == [f"the fill of Mine failed at output {1:064x}#0: it proves no execution"]
     assert "amountt" in caplog.text
 
 
