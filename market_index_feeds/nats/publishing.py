@@ -8,7 +8,8 @@ not, the record of the bucket is read, and the batch is made again. See `record`
 
 If the reply is lost, the same batch is sent again. At most one of the two is stored. If the second is rejected, the
 record of the last message shows by its random id that the first was stored. After a change of another publisher, that
-is not known any more: `UnknownOutcome`.
+is not known any more: `UnknownOutcome`. A leader without the other servers rejects the second, too, although the bucket
+is unchanged: the outcome of the first is then open, and the batch is tried again later.
 
 A batch of one book is one plain message, which takes the servers a fraction of the time of a batch.
 
@@ -211,10 +212,8 @@ class NatsStore(Store):
             try:
                 sequence = await self._bucket.commit(batch, position.number)
                 return evolve(position, number=sequence)
-            except NotStored:
-                raise
-            except Unreachable:
-                may_be_stored = True
+            except Unreachable as error:
+                may_be_stored = may_be_stored or not isinstance(error, NotStored)
                 raise
             except Rejected as error:
                 if error.code not in WRONG_SEQUENCE:
@@ -222,6 +221,9 @@ class NatsStore(Store):
             stored = await self._load()
             if stored.record.change == record.change:
                 return stored.position
+            if stored.position == position:
+                # The leader also counts what it has proposed to the other servers, such as the last attempt.
+                raise NotStored("the servers have not agreed on an earlier change")
             # Otherwise the bucket was rolled back or created again, without the change.
             may_be_overwritten = stored.position.run == position.run and stored.position.number > position.number
             if may_be_stored and may_be_overwritten:

@@ -332,6 +332,23 @@ def test_without_a_quorum_nothing_is_published_and_the_last_version_stays(server
         eventually(lambda: spots(live).get(2) == "3" and feed.problem is None)
 
 
+@pytest.mark.thorough
+def test_a_leader_without_the_other_servers_reports_no_other_publisher(servers: list[nats.Server]):
+    """It rejects each further change until it steps down. Otherwise a relay would try again without a backoff."""
+    nats.opened(servers[0].bucket("books")).close()
+    leader = leader_of(servers)
+    with open_store(leader.bucket("books"), wait=0) as store:
+        store.publish(book(1, 1))
+        stored = store.read()
+        for server in servers:
+            if server is not leader:
+                server.kill()
+        for spot in (2, 3):
+            with pytest.raises(StoreError) as raised:
+                store.update([book(1, spot)], after=stored.position)
+            assert not isinstance(raised.value, Conflict), raised.value
+
+
 def succeeds(work: Callable[[], object]) -> bool:
     try:
         work()
