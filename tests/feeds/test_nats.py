@@ -375,7 +375,7 @@ class TestOpening:
 
     def test_a_missing_bucket(self, bucket: str):
         with pytest.raises(
-            FeedError, match=r"cannot be read: there is no such bucket \(market-index publish STORE BOOKS creates"
+            FeedError, match=r"cannot be read: there is no such bucket \(market-index publish or relay creates"
         ):
             open_feed(bucket).read()
         with pytest.raises(StoreError, match="cannot be opened: there is no such bucket"):
