@@ -37,9 +37,12 @@ _REPUBLISH: Final = (
 )
 _TEXT_SUFFIXES: Final = {".csv", ".gz", ".json", ".jsonl", ".ndjson"}
 
-# A book of 50 levels a side fits a page of 8 KiB. `last` is the first table, so that its row is in the second page.
+PAGE_BYTES: Final = 8192
+"""A book of 50 levels a side fits a page."""
+
+# `last` is the first table, so that its row is in the second page.
 _SCHEMA: Final = f"""
-PRAGMA page_size = 8192;
+PRAGMA page_size = {PAGE_BYTES};
 PRAGMA journal_mode = WAL;
 BEGIN;
 CREATE TABLE last (

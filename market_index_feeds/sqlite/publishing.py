@@ -9,18 +9,25 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event
+from time import sleep
 from typing import Final, final
 
 from market_index_feeds.errors import FeedError
 from market_index_feeds.names import shown_name
 from market_index_feeds.source import Position, Version
-from market_index_feeds.sqlite.file import Connection, Synchronous, create_file, errors, require_file
+from market_index_feeds.sqlite.file import PAGE_BYTES, Connection, Synchronous, create_file, errors, require_file
 from market_index_feeds.sqlite.reading import SqliteSource
 from market_index_feeds.sqlite.rows import ROWS, Change, is_valid, last_change, pair_of, put, put_change
 from market_index_feeds.store import WAIT_SECONDS, CheckedChange, Receipt, Store
 
 LOG_BYTES: Final = 8 * 1024 * 1024
 """About how many bytes of changes a store writes before it moves the log into the file."""
+
+MAX_LOG_BYTES: Final = 24 * 1024 * 1024
+"""Above this length of the log, a store lets readers finish before it moves the log."""
+
+READER_SECONDS: Final = 0.1
+"""About how long a busy reader needs for the changes of one read. Meanwhile no process can commit."""
 
 _CLOSE_WAIT_SECONDS: Final = 0.1
 
@@ -123,9 +130,18 @@ class SqliteStore(Store):
         if self._log_bytes >= LOG_BYTES:
             # A transaction of its own: the next one begins the log anew only if all of it was moved before.
             with self._connection.transaction("BEGIN IMMEDIATE"):
-                self._checkpointer.sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                if self._checkpoint() > MAX_LOG_BYTES:
+                    # Readers have prevented that. Let them finish: new ones read only the file once all of it is moved.
+                    for _ in range(3):
+                        sleep(READER_SECONDS)
+                        self._checkpoint()
             self._log_bytes = 0
         self._log_bytes += more_bytes
+
+    def _checkpoint(self) -> int:
+        """Move what no reader needs of the log into the file. Return the length of the log in bytes."""
+        _, frames, _ = self._checkpointer.sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        return int(frames) * PAGE_BYTES
 
     def _require_in_place(self) -> None:
         if not self._connection.is_in_place:

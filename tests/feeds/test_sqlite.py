@@ -700,6 +700,35 @@ class TestPublishers:
             assert Path(f"{filled}-wal").stat().st_size < spot * 5 * 8192
             eventually(lambda: spots(live) == {1: str(spot), 2: str(spot), 3: "3"})
 
+    def test_readers_that_are_always_reading_do_not_let_the_log_grow(
+        self, filled: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Without the time for readers, no change finds the log without one, and the log never begins anew."""
+
+        def next_read(reader: sqlite3.Connection) -> None:
+            reader.commit()
+            reader.execute("BEGIN")
+            reader.execute("SELECT revision FROM last").fetchone()
+
+        with closing(sqlite3.connect(filled)) as one, closing(sqlite3.connect(filled)) as two:
+            readers = one, two
+
+            def let_finish(_: float) -> None:
+                for reader in readers:
+                    next_read(reader)
+
+            monkeypatch.setattr(publishing, "LOG_BYTES", 100_000)
+            monkeypatch.setattr(publishing, "MAX_LOG_BYTES", 1_000_000)
+            monkeypatch.setattr(publishing, "sleep", let_finish)
+            with open_store(filled, synchronous="normal") as store:
+                for number in range(1, 300):
+                    # One of them is reading at each moment.
+                    next_read(readers[number % 2])
+                    store.publish(book(1, number))
+                assert Path(f"{filled}-wal").stat().st_size < 2_000_000
+            let_finish(0)
+            assert read(filled)[1] == "299"
+
     def test_a_reader_that_is_far_behind_reads_all_rows(self, filled: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(rows, "MAX_CHANGES", 3)
         with open_store(filled) as store, Reader(open_feed(filled)) as reader:
