@@ -21,6 +21,6 @@ def test_each_seeded_fault_can_be_applied_and_names_existing_tests():
     for patch in sorted(PATCHES.glob("*.patch")):
         tests = patch.read_text().partition("\n")[0].removeprefix("Tests: ").split()
         assert [name for name in tests if not (ROOT / name).exists()] == [], patch.name
-        command = ["patch", "-p1", "-F3", "--dry-run", "-i", str(patch)]
+        command = ["patch", "-p1", "-F0", "--dry-run", "-i", str(patch)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{patch.name}:\n{done.stdout}"

@@ -27,7 +27,7 @@ def red_files(patch: Path, copy: Path) -> set[str]:
     """Apply a fault to a copy of the project, and return the test files that fail there."""
     shutil.copytree(ROOT, copy, ignore=NOT_COPIED)
     done = subprocess.run(
-        ["patch", "-p1", "-F3", "--no-backup-if-mismatch", "-i", patch],
+        ["patch", "-p1", "-F0", "--no-backup-if-mismatch", "-i", patch],
         cwd=copy,
         capture_output=True,
         text=True,
