@@ -19,9 +19,7 @@ _ORIGIN: Final = re.compile(r"\*|(?!http:.*:80$|https:.*:443$)[a-z][a-z0-9+.-]*:
 
 def _origin(text: str) -> str:
     if not _ORIGIN.fullmatch(text):
-        raise ValueError(
-            f"must be an origin such as https://example.com or http://127.0.0.1:3000, got {safe_repr(text)}"
-        )
+        raise ValueError(f"must be an origin in lower case, such as https://example.com, got {safe_repr(text)}")
     return text
 
 

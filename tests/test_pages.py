@@ -319,7 +319,9 @@ def strings_of(source: str) -> Iterator[str]:
 MESSAGES_OF_OTHERS = {
     "Address already in use",
     "All connection attempts failed",
+    "Connect call failed",
     "Too many open files",
+    "disk I/O error",
     "database or disk is full",
     "file is not a database",
     "maximum bytes exceeded",

@@ -39,6 +39,7 @@ from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from market_index.wire import error_to_json
+from market_index_cli.errors import EXIT_USAGE, Failed
 from market_index_cli.logs import LOG
 from market_index_http.bodies import Response
 
@@ -58,9 +59,20 @@ _RESERVED_DESCRIPTORS: Final = 64
 """File descriptors reserved for feeds, stores, logs and the event loop."""
 
 
+MIN_OPEN_FILES: Final = 2 * _RESERVED_DESCRIPTORS
+
+
 def connections_allowed() -> int:
-    """Return how many connections the limit of open files (`ulimit -n`) allows, at least 1."""
-    return max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _RESERVED_DESCRIPTORS)
+    """Return how many connections the limit of open files (`ulimit -n`) allows.
+
+    Raises `Failed` if it is below `MIN_OPEN_FILES`.
+    """
+    open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if open_files < MIN_OPEN_FILES:
+        raise Failed(
+            EXIT_USAGE, f"the limit of open files (ulimit -n) must be at least {MIN_OPEN_FILES}, got {open_files}"
+        )
+    return open_files - _RESERVED_DESCRIPTORS
 
 
 class Connection(HttpToolsProtocol):

@@ -60,6 +60,7 @@ class Settings:
 def run(settings: Settings) -> int:
     """Serve until a signal ends it. Return the exit code."""
     exit_code = 0
+    connections_allowed()  # before anything is opened
     opened = opened_until_signal(settings.feed, settings.headers, settings.log_format, settings.log_level)
     with opened as feed, _listener(settings) as listener:
         if settings.workers == 1:

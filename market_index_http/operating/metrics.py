@@ -37,7 +37,7 @@ GAUGES: Final[Mapping[str, str]] = {
     "feed_published_timestamp_seconds": "Unix time of the last message of the publisher; 0: never.",
     "feed_changed_timestamp_seconds": "Unix time when a book or a pair last changed; 0: never.",
     "feed_rejected_records": "Records of the feed that were rejected.",
-    "feed_current_rejections": "Records that are rejected now.",
+    "feed_current_rejections": "Pairs with an invalid record now.",
     "feed_retries": "How often the feed could not be read and was tried again.",
     "streams": "Open streams of changes.",
 }

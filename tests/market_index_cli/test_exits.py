@@ -53,7 +53,7 @@ EXITS = """
     serve books.ndjson --max-stale 1e999
 2 Invalid value for '--wait': must be a number of seconds, 0 or more, got 'inf'
     relay books.ndjson new.db --wait inf
-2 Invalid value for '--cors-origin': must be an origin such as https://example.com or http://127.0.0.1:3000, got '*'
+2 Invalid value for '--cors-origin': must be an origin in lower case, such as https://example.com, got '*'
     serve books.ndjson --cors-origin http://x/
     serve books.ndjson --cors-origin x.example
     serve books.ndjson --cors-origin http://x/path

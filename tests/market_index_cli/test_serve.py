@@ -47,6 +47,19 @@ def is_listened_on(port: int) -> bool:
     return True
 
 
+@pytest.mark.parametrize(("open_files", "workers"), [(16, 1), (24, 2), (127, 1)])
+def test_too_few_open_files(open_files: int, workers: int):
+    done = subprocess.run(
+        ["sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh", COMMAND, "serve", SAMPLE, f"--workers={workers}"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    message = f"Error: the limit of open files (ulimit -n) must be at least 128, got {open_files}\n"
+    assert (done.returncode, done.stderr) == (2, message)
+
+
 class TestSample:
     """What is served without options."""
 
@@ -117,9 +130,9 @@ class TestSignals:
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_open_streams_end_with_the_server(self, tmp_path: Path, number: signal.Signals):
-        limited = ("sh", "-c", 'ulimit -n 104 && exec "$@"', "sh", COMMAND, "serve", SAMPLE, "--port", 0)
+        limited = ("sh", "-c", 'ulimit -n 128 && exec "$@"', "sh", COMMAND, "serve", SAMPLE, "--port", 0)
         with started(tmp_path / "errors", *limited) as command, ExitStack() as stack:
-            clients = [stack.enter_context(closing(Client(command.service.port))) for _ in range(21)]
+            clients = [stack.enter_context(closing(Client(command.service.port))) for _ in range(33)]
             for client in clients:
                 client.socket.sendall(b"GET /stream HTTP/1.1\r\nHost: test\r\n\r\n")
                 # Half of the connections are for requests.

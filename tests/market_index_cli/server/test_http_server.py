@@ -260,7 +260,7 @@ class TestNumber:
             app.resume.set()
             assert [one.send(b"").status for one in (busy, second)] == [404, 404]
 
-    @pytest.mark.parametrize(("open_files", "allowed"), [(1024, 960), (20, 1)])
+    @pytest.mark.parametrize(("open_files", "allowed"), [(1024, 960), (128, 64)])
     def test_open_files_are_reserved_for_feeds(self, open_files: int, allowed: int, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(resource, "getrlimit", lambda _: (open_files, 2**20))
         assert connections_allowed() == allowed
