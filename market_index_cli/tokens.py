@@ -133,7 +133,7 @@ def percent(part: Decimal, whole: Decimal) -> str:
     >>> percent(Decimal(1), Decimal(3)), percent(Decimal("-0.00002"), Decimal(1)), percent(Decimal(0), Decimal(1))
     ('33.3 %', '-0.002 %', '0 %')
     """
-    return f"{_fitting(_rounded(EXACT.divide(100 * part, whole), 3))} %"
+    return f"{_fitting(_rounded(EXACT.divide(EXACT.multiply(100, part), whole), 3))} %"
 
 
 def _rounded(number: Decimal, digits: int, rounding: str = ROUND_HALF_UP) -> Decimal:

@@ -196,6 +196,7 @@ class Feed:
         return self._read(progress)
 
     def _read(self, progress: Progress | None = None) -> MarketIndex:
+        self._stop = _Either(self._closed, Event())  # as in `versions`
         try:
             with closing(self._source.versions(self._stop, progress)) as versions:
                 for found in versions:

@@ -79,7 +79,7 @@ class Address:
             if is_base and not (parsed.query or parsed.fragment or url.endswith(("?", "#"))):
                 return parsed
         raise self._wrong(
-            "its URL must begin with http:// or https://, and must not have a query "
+            "its URL must have http:// or https://, a host, a valid port, and no query or fragment "
             "(in a password, / ? # must be percent-encoded)"
         )
 

@@ -20,6 +20,7 @@ fi
 
 random() { od -A n -t x1 -N 16 /dev/urandom | tr -d ' \n'; }
 publisher=$(random) reader=$(random) server=$(random)
+[ ${#publisher}${#reader}${#server} = 323232 ] || { echo "no random numbers can be read" >&2; exit 1; }
 printf 'NATS_USER=publisher\nNATS_PASSWORD=%s\n' "$publisher" >publisher.env
 printf 'NATS_USER=reader\nNATS_PASSWORD=%s\n' "$reader" >reader.env
 
@@ -52,7 +53,7 @@ cluster {
 }
 authorization { users: [
   { user: publisher, password: "$publisher" }
-  # It can read the bucket, and change nothing.
+  # It can read the bucket, and may not publish into it.
   { user: reader, password: "$reader", permissions: {
       publish: [ "\$JS.API.STREAM.INFO.KV_books", "\$JS.API.STREAM.MSG.GET.KV_books", "\$JS.API.DIRECT.GET.KV_books" ]
       subscribe: [ "_INBOX.>", "market-index.books" ] } }

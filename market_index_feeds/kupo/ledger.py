@@ -226,7 +226,7 @@ def _with_fill(entry: Entry, created: Mapping[str, Sequence[Entry]]) -> Entry:
     successors = [one.candidate for one in others if one.exchange is exchange and one.candidate is not None]
     try:
         fill = exchange.fill(candidate, spend, successors)
-        is_execution = fill is not None and fill.gave[1] > 0 and fill.received[1] > 0
+        is_execution = fill is not None and fill.gave[1] > 0 < fill.received[1] and fill.gave[0] != fill.received[0]
     except Exception:
         LOG.exception("the fill of %s failed at output %s: it proves no execution", exchange.venue, entry.output.id)
         return entry

@@ -54,7 +54,7 @@ class SqliteStore(Store):
     ) -> None:
         super().__init__(shown_name(os.fspath(path)), wait)
         self._path = Path(path).absolute()
-        self._log_bytes = 0
+        self._log_bytes, self._log_began = 0, b""
         with self._errors("cannot be opened"), errors(self._path):
             self._open(synchronous, create=create)
 
@@ -130,18 +130,24 @@ class SqliteStore(Store):
         if self._log_bytes >= LOG_BYTES:
             # A transaction of its own: the next one begins the log anew only if all of it was moved before.
             with self._connection.transaction("BEGIN IMMEDIATE"):
-                if self._checkpoint() > MAX_LOG_BYTES:
+                is_long, began = self._checkpoint() > MAX_LOG_BYTES, self._log_beginning()
+                if is_long and began == self._log_began:
                     # Readers have prevented that. Let them finish: new ones read only the file once all of it is moved.
                     for _ in range(3):
                         sleep(READER_SECONDS)
                         self._checkpoint()
-            self._log_bytes = 0
+            self._log_bytes, self._log_began = 0, began
         self._log_bytes += more_bytes
 
     def _checkpoint(self) -> int:
         """Move what no reader needs of the log into the file. Return the length of the log in bytes."""
         _, frames, _ = self._checkpointer.sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return int(frames) * PAGE_BYTES
+
+    def _log_beginning(self) -> bytes:
+        """Return the part of the log's header that SQLite changes when it begins the log anew."""
+        with Path(f"{self._path}-wal").open("rb") as log:
+            return log.read(24)[12:]
 
     def _require_in_place(self) -> None:
         if not self._connection.is_in_place:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from datetime import UTC, datetime, timedelta
 from math import inf
 from pathlib import Path
@@ -12,7 +12,7 @@ from threading import Event, Thread
 import pytest
 
 from market_index import Freshness, LiveIndex, PairNotFound
-from market_index_feeds import FeedError, NoVersion, open_feed, open_store
+from market_index_feeds import FeedError, NoVersion, Version, open_feed, open_store
 from market_index_feeds.feed import MAX_TIMES, Feed
 from tests.feeds.contract.lines import book_line, spoiled_line
 from tests.feeds.contract.medium import Reader, Ticks
@@ -355,6 +355,24 @@ def test_a_feed_is_closed_after_an_interrupt_that_left_a_lock(source: ScriptedSo
     closing.start()
     closing.join(DEADLINE_SECONDS)
     assert not closing.is_alive()
+
+
+def test_a_read_ends_after_an_interrupt_that_left_a_lock():
+    def interrupted(stop: Event, _: object = None) -> Generator[Version, None, None]:
+        stop._cond.acquire()  # type: ignore[attr-defined]  # as in the test above
+        raise KeyboardInterrupt
+
+    source = ScriptedSource()
+    source.versions = interrupted  # type: ignore[assignment, method-assign]  # of this object
+    ended = Event()
+
+    def read() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            Feed(source).read()
+        ended.set()
+
+    Thread(target=read, daemon=True).start()
+    assert ended.wait(DEADLINE_SECONDS)
 
 
 def test_the_iterator_ends_with_its_stop_event(source: ScriptedSource):

@@ -545,7 +545,7 @@ class TestRequests:
     )
     def test_a_name_that_is_no_base_url_is_refused_without_its_credentials(self, url: str):
         with pytest.raises(
-            FeedError, match="cannot be opened: its URL must begin with http:// or https://, and must not"
+            FeedError, match="cannot be opened: its URL must have http:// or https://, a host"
         ) as raised:
             open_feed(url)
         assert "secret" not in str(raised.value).replace("host:secret", "").replace("/?secret", "")

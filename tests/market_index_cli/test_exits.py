@@ -131,7 +131,7 @@ EXITS = """
     serve kupo:http://me:secret@127.0.0.1:1?hours=48
     relay kupo:http://me:secret@127.0.0.1:1?hours=48 new.db
     orders kupo:http://me:secret@127.0.0.1:1?hours=48
-3 kupo:nowhere cannot be opened: its URL must begin with http:// or https://, and must not have a query (in *)
+3 kupo:nowhere cannot be opened: its URL must have http:// or https://, a host, a valid port, and no query*
     serve kupo:nowhere
 3 new.db cannot be opened: No such file or directory (market-index publish or relay creates it)
     serve new.db
