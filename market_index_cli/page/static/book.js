@@ -50,14 +50,23 @@ export function summarize(book, units, choice) {
   return { bids, asks, spot, spotText, mid, midText, facts, state, sentence, middle, units, write, writePrice };
 }
 
-/** Return the levels of a side in the units: price and its text, value, and the sums of values and of amounts up to each. */
+/**
+ * Return the levels of a side in the units: value of the price, worth, and the sums of worths and of amounts up to each.
+ * The text of a price is made only for the levels that are visible.
+ */
 function withTotals(levels, isAsk, units, isExact) {
   let [total, sum] = [0n, 0n];
   return levels.map((level) => {
+    const { price, amount, prices } = level;
     const [value, worth] = [units.price(level.value), units.worth(level)];
     total += worth;
-    sum += level.amount;
-    return { ...level, isAsk, value, worth, total, sum, text: isExact ? grouped(value) : levelPrice(value, isAsk) };
+    sum += amount;
+    return {
+      price, amount, prices, isAsk, value, worth, total, sum,
+      get text() {
+        return isExact ? grouped(value) : levelPrice(value, isAsk);
+      },
+    };
   });
 }
 
