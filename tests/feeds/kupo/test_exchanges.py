@@ -615,6 +615,15 @@ def test_a_defect_of_the_fill_of_an_exchange_proves_no_execution(caplog: pytest.
     assert "amountt" in caplog.text
 
 
+def test_an_exchange_of_an_asset_for_itself_is_no_execution():
+    mine = Exchange("Mine", "11" * 28, SPLASH_LAYOUT, splash, lambda *_: Fill((ADA_ID, 5), (ADA_ID, 5), (2, -1, -1)))
+    outputs = Outputs([mine], (), only=False, window_slots=86_400)
+    spend = {"slot_no": 2, "header_hash": "ab" * 32, "transaction_id": "f" * 64, "input_index": 0, "redeemer": None}
+    outputs.read([output(mine.script, datum(FIELDS[SPLASH]())) | {"spent_at": spend}], 2, is_whole=True)
+    assert list(outputs.at(NOW).spots.values()) == [None]
+    assert all(pair.base != pair.quote for pair in outputs.at(NOW).spots)
+
+
 # What Kupo must not return
 
 
