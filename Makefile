@@ -6,7 +6,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help help-all serve ledger browser test test-all coverage test-faults test-matrix fuzz nightly mutants seeded check docs wheel release npm openapi bench clean
+.PHONY: help help-all serve ledger browser test test-all coverage test-faults test-matrix fuzz nightly mutants seeded check docs wheel lock release npm openapi bench clean
 .DELETE_ON_ERROR:
 
 help: # show the tasks of a user
@@ -112,7 +112,18 @@ npm: # copy the JavaScript client into dist/npm, as a package that `npm publish`
 	mkdir -p dist/npm
 	cp npm/package.json LICENSE market_index_cli/page/static/client.js market_index_cli/page/static/client.d.ts dist/npm
 
-release: .venv/check.installed browser # build sdist and wheel into dist/, and check them: contents, use on the oldest and newest Python, tests of the sdist (PYTEST='-k prices' selects some)
+.venv/release.installed: pyproject.toml .venv/check.installed
+	$(BIN)/python -m pip install --quiet --group release
+	@touch $@
+
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade --custom-compile-command 'make lock'
+
+lock: .venv/release.installed # lock the packages of the image, with their hashes, in docs/deploy/requirements.txt and build-requirements.txt
+	$(LOCK) --extra server --extra ledger --extra nats pyproject.toml -o docs/deploy/requirements.txt
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | \
+	  $(LOCK) - -o docs/deploy/build-requirements.txt
+
+release: .venv/release.installed browser # build sdist, wheel and SBOM into dist/, and check them: contents, use on the oldest and newest Python, tests of the sdist (PYTEST='-k prices' selects some)
 	$(BIN)/python tests/wheel/use_the_wheel.py dist
 
 openapi: .venv/check.installed # generate the /openapi.json of the server from docs/openapi.yaml

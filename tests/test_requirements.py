@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -77,6 +78,50 @@ def test_the_home_page_lists_each_extra():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     listed = re.findall(r"^\| `(\w+)` \| .* \|$", (ROOT / "docs" / "index.md").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(extras)
+
+
+LOCKED = re.compile(r"^([\w-]+)==([\w.]+)(?: ;.*)?(?: \\\n    --hash=sha256:[0-9a-f]{64})+$", re.MULTILINE)
+
+
+def locked_in(file: str) -> dict[str, str]:
+    """Return the version of each package of a lock file, in which each package must have hashes."""
+    text = (ROOT / "docs" / "deploy" / file).read_text()
+    assert LOCKED.sub("", text).splitlines()[2:] == [""] * len(LOCKED.findall(text))
+    return dict(LOCKED.findall(text))
+
+
+def test_the_packages_of_the_image_are_locked_with_their_hashes():
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = pyproject["project"]["optional-dependencies"]
+    needed = [
+        *pyproject["project"]["dependencies"],
+        *(one for extra in extras if extra != "hypothesis" for one in extras[extra]),
+    ]
+    for file, requirements in (
+        ("requirements.txt", needed),
+        ("build-requirements.txt", pyproject["build-system"]["requires"]),
+    ):
+        locked = locked_in(file)
+        for one in map(Requirement, requirements):
+            if one.name != "market-index":
+                assert one.specifier.contains(locked[one.name]), f"{one}: to lock it: make lock"
+
+
+def test_a_release_has_one_version():
+    assert json.loads((ROOT / "npm" / "package.json").read_text())["version"] == market_index.__version__
+    assert re.findall(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == market_index.__version__
+
+
+def test_the_address_of_the_repository_is_to_be_replaced_in_two_places():
+    """docs/releasing.md says so. Nothing that a reader runs contains it."""
+    pyproject = ROOT / "pyproject.toml"
+    included = tomllib.loads(pyproject.read_text())["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    found = []
+    for path in [*(ROOT / name.lstrip("/") for name in included), pyproject, ROOT / "README.md"]:
+        for file in path.rglob("*") if path.is_dir() else [path]:
+            if file.is_file() and "__pycache__" not in file.parts:
+                found += [file.name] * file.read_bytes().count(b"https://" + b"REPOSITORY")
+    assert sorted(found) == ["pyproject.toml", "pyproject.toml", "releasing.md"]
 
 
 def licence_of(package: str) -> str:

@@ -102,7 +102,8 @@ def test_the_container_file_copies_what_the_package_needs():
     text = (DEPLOY / "Containerfile").read_text()
     copied = {word for line in re.findall(r"^COPY (?!--)(.*) \S+$", text, re.MULTILINE) for word in line.split()}
     packages = {path.parent.name for path in ROOT.glob("market_index*/__init__.py")}
-    assert copied == packages | {"pyproject.toml", "README.md", "LICENSE"}
+    locks = {"docs/deploy/requirements.txt", "docs/deploy/build-requirements.txt"}
+    assert copied == packages | locks | {"pyproject.toml", "README.md", "LICENSE"}
     assert all((ROOT / name).exists() for name in copied)
     assert "\nUSER 65532:65532\n" in text
 

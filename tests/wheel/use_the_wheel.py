@@ -2,9 +2,9 @@
 
 Run by `make wheel`. `make release` runs it with a folder for the files of a release: the sdist, and the wheel built
 from it. Their contents and metadata are checked, the wheel is used with the oldest and the newest Python that are
-installed, the image of the Containerfile is built where podman or docker is installed, and the sdist runs its own
-tests. At the end it lists the files in which the address of the repository is still missing. Exits with an error at
-the first unexpected result.
+installed, the locked packages of the image are installed and listed in an SBOM (CycloneDX), the image is built where
+podman or docker runs, and the sdist runs its own tests. At the end it lists what is still to be replaced before a
+release (docs/releasing.md). Exits with an error at the first unexpected result.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from zipfile import ZipFile
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from packaging.utils import canonicalize_name  # noqa: E402  # as the next line
+
 from market_index import __version__  # noqa: E402  # needs the path set above
 from tests.waiting import DEADLINE_SECONDS  # noqa: E402
 
@@ -34,7 +36,7 @@ BOOK = json.loads(SAMPLE.read_text().splitlines()[0])
 PAIR = (BOOK["base"], BOOK["quote"])
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGES = ("market_index", "market_index_cli", "market_index_feeds", "market_index_http")
-PLACEHOLDER = "https://" + "REPOSITORY"  # of the address of the repository: docs/contributing.md
+DEPLOY = ROOT / "docs" / "deploy"
 WEB_STACK = {"httptools", "starlette", "uvicorn", "uvloop"}  # httpx, of a feed, needs anyio and h11
 
 
@@ -80,14 +82,17 @@ def main(release: str = "") -> None:
         for version, python in pythons().items():
             print(f"--  Python {version}: {python}")
             use(wheel, there / version, python)
+        bill = there / f"market_index-{__version__}.cdx.json"
+        list_packages(wheel, there / "locked", bill)
         build_image()
         run_tests(sdist, there / "extracted")
         Path(release).mkdir(exist_ok=True)
-        for file in (sdist, wheel):
+        for file in (sdist, wheel, bill):
             print(shutil.copy(file, release))
-    missing = call("git", "-C", ROOT, "grep", "-l", PLACEHOLDER, check=False).stdout.split()
-    if missing:
-        print(f"--  before you publish, replace {PLACEHOLDER} in {', '.join(missing)}")
+    if "REPOSITORY" in PROJECT["urls"]["Repository"]:
+        print("--  before you publish, replace the address of the repository in pyproject.toml")
+    if "@sha256:" not in (DEPLOY / "Containerfile").read_text():
+        print("--  before you publish, name the base image in docs/deploy/Containerfile with its digest")
 
 
 def use(wheel: Path, there: Path, python: str) -> None:
@@ -149,13 +154,30 @@ def tracked(*folders: str) -> set[str]:
     return set(call("git", "-C", ROOT, "ls-files", *folders).stdout.splitlines())
 
 
+def list_packages(wheel: Path, home: Path, bill: Path) -> None:
+    """Install the wheel with the locked packages, as the image does, and write their list: the SBOM of the image."""
+    call(sys.executable, "-m", "venv", "--without-pip", home)
+    pip = (sys.executable, "-m", "pip", "--python", home / "bin" / "python", "install", "--quiet")
+    call(*pip, "--require-hashes", "--requirement", DEPLOY / "requirements.txt")
+    call(*pip, "--no-deps", wheel)
+    listing = (Path(sys.executable).parent / "cyclonedx-py", "environment", "--pyproject", ROOT / "pyproject.toml")
+    call(*listing, "--output-reproducible", "--output-file", bill, home)
+    listed = json.loads(bill.read_text())
+    listed["metadata"]["component"]["version"] = __version__  # pyproject.toml has none
+    bill.write_text(json.dumps(listed, indent=2))
+    found = {canonicalize_name(one["name"]): one["version"] for one in listed["components"]}
+    locked = dict(re.findall(r"^([\w-]+)==([\w.]+)", (DEPLOY / "requirements.txt").read_text(), re.MULTILINE))
+    expect(found, locked, "the SBOM lists the locked packages, which are installed by their hashes")
+
+
 def build_image() -> None:
     """Build the image of the Containerfile, whose last step runs the command in it, as the user of the image."""
-    engine = shutil.which("podman") or shutil.which("docker")
+    engines = filter(None, map(shutil.which, ("podman", "docker")))
+    engine = next((one for one in engines if call(one, "info", check=False).returncode == 0), None)
     if engine is None:
-        print("--  no image was built: neither podman nor docker is installed")
+        print("--  no image was built: neither podman nor docker runs here")
         return
-    call(engine, "build", "-f", ROOT / "docs" / "deploy" / "Containerfile", "-t", f"market-index:{__version__}", ROOT)
+    call(engine, "build", "-f", DEPLOY / "Containerfile", "-t", f"market-index:{__version__}", ROOT)
     print("ok  the image of the Containerfile is built, and its command runs")
 
 
