@@ -38,7 +38,7 @@ serve: .venv/serve.installed ## serve sample order books that change, on http://
 	@touch $@ .venv/serve.installed
 
 ledger: .venv/ledger.installed ## serve order books of recorded outputs of the ledger, on http://127.0.0.1:8000 (MARKET_INDEX_PORT=9000 for another port)
-	@exec $(BIN)/python -m tests.feeds.kupo.stand_in $(BIN)/market-index serve
+	@exec $(BIN)/python -m tests.feeds.ledger.stand_in $(BIN)/market-index serve
 
 browser: # install Chromium, node and faketime on Debian, for the tests of page, clients and clocks; without them these tests are skipped
 	@{ command -v chromium && command -v node && command -v faketime; } >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \

@@ -32,7 +32,7 @@ from market_index_feeds.sqlite import SqliteSource, SqliteStore, Synchronous, is
 from market_index_feeds.store import WAIT_SECONDS, Store
 
 if TYPE_CHECKING:
-    from market_index_feeds.kupo import Exchange
+    from market_index_feeds.ledger import Exchange
 
 
 class Contents(Enum):
@@ -179,7 +179,7 @@ def open_feed(
         source: The name.
         follow: Without it, events of orders in a file are read once, to its end.
         headers: Sent with each request to a service or a Kupo, such as `{"X-API-Key": "..."}`. They are not logged.
-        exchanges: Exchanges of the ledger that are read besides those of `market_index_feeds.kupo.EXCHANGES`.
+        exchanges: Exchanges of the ledger that are read besides those of `market_index_feeds.ledger.EXCHANGES`.
 
     Raises:
         FeedError: The source cannot be opened, its kind is not known, an option is unknown or invalid, or a header is
@@ -296,7 +296,7 @@ def _open_service(opening: Opening) -> Source:
 
 
 def _open_ledger(opening: Opening) -> Source:
-    from market_index_feeds.kupo import EXCHANGES, WINDOW_HOURS, KupoSource  # noqa: PLC0415  # it needs the extra `ledger`
+    from market_index_feeds.ledger import EXCHANGES, WINDOW_HOURS, KupoSource  # noqa: PLC0415  # it needs the extra `ledger`
 
     options = opening.options
     if "only" in options and "pair" not in options:

@@ -35,7 +35,7 @@ MODULES: Final = {
     "market_index.strategies": (_STABLE, "[test with arbitrary books](../testing.md)"),
     "market_index.stateful": (_MAY_CHANGE, "[test an indexer](../testing.md#test-an-indexer)"),
     "market_index_feeds": (_MAY_CHANGE, "[publish and follow books](../publish.md)"),
-    "market_index_feeds.kupo": (_MAY_CHANGE, "[add an exchange](../extending.md#add-an-exchange)"),
+    "market_index_feeds.ledger": (_MAY_CHANGE, "[add an exchange](../extending.md#add-an-exchange)"),
     "market_index_http": (_STABLE, "[mount the app](../mounting.md)"),
     "market_index_http.stream": (_MAY_CHANGE, "[mount the app](../mounting.md#streams-probes-metrics-description)"),
     "market_index_http.operating": (_MAY_CHANGE, "[mount the app](../mounting.md#streams-probes-metrics-description)"),
@@ -43,7 +43,7 @@ MODULES: Final = {
 """The stability of each public module, and its guide."""
 
 SECTIONS: Final = {
-    "market_index_feeds": ["market_index_feeds.kupo"],
+    "market_index_feeds": ["market_index_feeds.ledger"],
     "market_index_http": ["market_index_http.stream", "market_index_http.operating"],
 }
 """The modules that are sections of the page of another one."""

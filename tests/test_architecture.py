@@ -27,7 +27,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "market_index_feeds": {"market_index", "attrs"},
     "market_index_feeds.nats": {"isal", "nats"},
     "market_index_feeds.http": {"httpx"},
-    "market_index_feeds.kupo": {"cbor2"},
+    "market_index_feeds.ledger": {"cbor2"},
     "market_index_http": {"market_index", "attrs", "starlette"},
     "market_index_http.bodies": {"isal"},
     "market_index_http.operating.metrics": {"prometheus_client"},
@@ -47,7 +47,7 @@ PUBLIC = {"market_index", *(f"market_index.{name}" for name in ("display", "erro
 ABOVE_VALUES = ("market_index.display", "market_index.wire")
 DISPLAY = "market_index.display"
 # The modules and folders of the feeds that are a medium. Lines and recordings are shared by the commands.
-MEDIA = {f"market_index_feeds.{name}" for name in ("kupo", "nats", "orders", "service", "sqlite")}
+MEDIA = {f"market_index_feeds.{name}" for name in ("ledger", "nats", "orders", "service", "sqlite")}
 
 
 class Import(NamedTuple):

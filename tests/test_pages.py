@@ -29,7 +29,7 @@ from tests.command import COMMAND, SAMPLE, running, started
 from tests.conftest import RECORDED
 from tests.feeds.event_lines import RESET, place
 from tests.feeds.event_lines import block as orders_block
-from tests.feeds.kupo.stand_in import Kupo, recorded_blocks, serving
+from tests.feeds.ledger.stand_in import Kupo, recorded_blocks, serving
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 ROOT = Path(__file__).resolve().parents[1]

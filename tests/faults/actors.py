@@ -21,8 +21,8 @@ from market_index import MarketIndex, OrderBook
 from market_index_feeds import open_store
 from tests.command import COMMAND
 from tests.feeds.event_lines import RESET, block, place, remove, rollback
-from tests.feeds.kupo.datums import filled
-from tests.feeds.kupo.stand_in import Block
+from tests.feeds.ledger.datums import filled
+from tests.feeds.ledger.stand_in import Block
 from tests.feeds.made_up import pair
 from tests.waiting import eventually
 

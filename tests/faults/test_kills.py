@@ -27,7 +27,7 @@ from tests.faults.actors import (
     producer_killed,
     publisher_killed,
 )
-from tests.feeds.kupo.stand_in import Kupo, serving
+from tests.feeds.ledger.stand_in import Kupo, serving
 from tests.feeds.made_up import pair
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 

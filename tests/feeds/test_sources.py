@@ -9,7 +9,7 @@ import pytest
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
 from market_index_feeds import FeedError, StoreError, open_feed, open_store, replay
-from market_index_feeds.kupo import EXCHANGES
+from market_index_feeds.ledger import EXCHANGES
 from market_index_feeds.sources import KINDS, Kind, kind_of
 from tests.command import SAMPLE
 from tests.feeds.event_lines import RESET, block, place, rollback

@@ -17,8 +17,8 @@ from market_index_feeds import open_feed
 from tests.command import COMMAND, invoke, running, started, untimed
 from tests.conftest import RECORDED
 from tests.feeds.event_lines import RESET, block, place
-from tests.feeds.kupo.datums import SATURNSWAP, datum, filled, output, saturnswap
-from tests.feeds.kupo.stand_in import Block, Kupo, recorded_blocks, serving
+from tests.feeds.ledger.datums import SATURNSWAP, datum, filled, output, saturnswap
+from tests.feeds.ledger.stand_in import Block, Kupo, recorded_blocks, serving
 from tests.feeds.made_up import pair
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -149,7 +149,7 @@ def test_every_reader_of_a_feed_reads_the_ledger(recorded: Kupo, tmp_path: Path)
 
 def test_one_command_runs_the_stand_in_and_the_server_and_one_signal_ends_both(tmp_path: Path):
     """`make ledger`. A terminal sends the signal to both. The last blocks are rolled back, and arrive again."""
-    words = (sys.executable, "-m", "tests.feeds.kupo.stand_in", "--seconds", 0.2, COMMAND, "serve", "--port", 0)
+    words = (sys.executable, "-m", "tests.feeds.ledger.stand_in", "--seconds", 0.2, COMMAND, "serve", "--port", 0)
     with started(tmp_path / "errors", *words, stdout=subprocess.DEVNULL, start_new_session=True) as command:
         assert len(command.service.pair_list().json["pairs"]) in {16, 17, 18}
         slots = [0]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from market_index import Freshness, OrderBook, Pair
-from market_index_feeds.kupo import source
+from market_index_feeds.ledger import kupo
 from tests.feeds.contract.medium import MARK, Can, Fence, Marked
-from tests.feeds.kupo.datums import filled
-from tests.feeds.kupo.stand_in import Block, Kupo, serving
+from tests.feeds.ledger.datums import filled
+from tests.feeds.ledger.stand_in import Block, Kupo, serving
 
 
 class LedgerOrders(Marked):
@@ -24,8 +24,8 @@ class LedgerOrders(Marked):
         super().__init__(path, request)
         self._open = ExitStack()
         patch = self._open.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr(source, "POLL_SECONDS", 0.01)
-        patch.setattr(source, "MOVED_SECONDS", 0.01)
+        patch.setattr(kupo, "POLL_SECONDS", 0.01)
+        patch.setattr(kupo, "MOVED_SECONDS", 0.01)
         self.kupo = self._open.enter_context(serving(Kupo()))
         self.books: dict[Pair, OrderBook] = {}
         self._numbers = count(1)

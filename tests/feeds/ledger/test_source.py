@@ -15,12 +15,14 @@ import pytest
 from market_index import ADA, AssetId, MarketIndex, Order, Pair
 from market_index.errors import MarketIndexError
 from market_index_feeds import FeedError, open_feed
-from market_index_feeds.kupo import Exchange, exchanges
-from market_index_feeds.kupo import source as module
-from market_index_feeds.kupo.source import KupoSource
+from market_index_feeds.ledger import Exchange
+from market_index_feeds.ledger import kupo as module
+from market_index_feeds.ledger.exchanges import shadowbook as shadowbook_module
+from market_index_feeds.ledger.exchanges import splash as splash_module
+from market_index_feeds.ledger.kupo import KupoSource
 from market_index_feeds.source import NoVersion, Version
 from tests.conftest import RECORDED
-from tests.feeds.kupo.datums import (
+from tests.feeds.ledger.datums import (
     GENIUSYIELD,
     SPLASH,
     TOKEN,
@@ -31,7 +33,7 @@ from tests.feeds.kupo.datums import (
     shadowbook,
     splash,
 )
-from tests.feeds.kupo.stand_in import Block, Kupo, recorded_blocks, serving
+from tests.feeds.ledger.stand_in import Block, Kupo, recorded_blocks, serving
 
 PAIR = Pair(AssetId(*TOKEN), ADA)
 NOW = datetime.fromtimestamp(1_800_000_000, UTC)
@@ -363,7 +365,7 @@ def test_listed_pairs_have_their_own_base():
 
 
 def test_an_exchange_of_the_user_is_read_beside_the_others():
-    mine = Exchange("Mine", "11" * 28, exchanges.SHADOWBOOK, exchanges.shadowbook)
+    mine = Exchange("Mine", "11" * 28, shadowbook_module.SHADOWBOOK, shadowbook_module.shadowbook)
     order = output(mine.script, datum(shadowbook()), 5)
     with serving(Kupo([Block(100, [FIRST, order])])) as kupo, open_feed(f"kupo:{kupo.url}", exchanges=[mine]) as feed:
         feed.read()
@@ -376,4 +378,4 @@ def test_an_exchange_of_the_user_is_read_beside_the_others():
 def test_two_exchanges_have_different_scripts():
     """Otherwise the outputs of the script would have two layouts, of which one would hide the other."""
     with pytest.raises(FeedError, match=f"^kupo:http://h cannot be opened: two exchanges have the script {SPLASH}$"):
-        open_feed("kupo:http://h", exchanges=[Exchange("Mine", SPLASH, exchanges.SPLASH, exchanges.splash)])
+        open_feed("kupo:http://h", exchanges=[Exchange("Mine", SPLASH, splash_module.SPLASH, splash_module.splash)])

@@ -17,13 +17,15 @@ from hypothesis import strategies as st
 from market_index import ADA as ADA_ID
 from market_index import AssetId, Order, Pair
 from market_index.strategies import asset_ids
-from market_index_feeds.kupo.exchanges import EXCHANGES, Exchange, Fill, Offer, splash
-from market_index_feeds.kupo.exchanges import SPLASH as SPLASH_LAYOUT
-from market_index_feeds.kupo.ledger import Outputs, State, spot_of
-from market_index_feeds.kupo.outputs import Output
+from market_index_feeds.ledger.exchange import Exchange, Fill, Offer
+from market_index_feeds.ledger.exchanges import EXCHANGES
+from market_index_feeds.ledger.exchanges.splash import SPLASH as SPLASH_LAYOUT
+from market_index_feeds.ledger.exchanges.splash import splash
+from market_index_feeds.ledger.market import Outputs, State, spot_of
+from market_index_feeds.ledger.outputs import Output
 from tests.conftest import RECORDED as FILES
-from tests.feeds.kupo import datums
-from tests.feeds.kupo.datums import (
+from tests.feeds.ledger import datums
+from tests.feeds.ledger.datums import (
     ADA,
     FIELDS,
     GENIUSYIELD,

@@ -27,9 +27,9 @@ from typing import Any, Final, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from market_index import AssetId, InvalidOrderBook, InvalidPrice, Order, Pair, PriceOutOfRange, Side
-from market_index_feeds.kupo.datum import Skipped
-from market_index_feeds.kupo.exchanges import Candidate, Exchange, Fill, Offer
-from market_index_feeds.kupo.outputs import MAX_CACHED, Output, Spend, id_of, output_of, spend_of
+from market_index_feeds.ledger.datum import Skipped
+from market_index_feeds.ledger.exchange import Candidate, Exchange, Fill, Offer
+from market_index_feeds.ledger.outputs import MAX_CACHED, Output, Spend, id_of, output_of, spend_of
 from market_index_feeds.venue_orders import EXPIRED, VenueOrder
 
 LOG: Final = logging.getLogger(__name__)

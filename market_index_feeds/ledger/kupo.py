@@ -34,8 +34,9 @@ from market_index.errors import safe_repr
 from market_index_feeds.errors import FeedError
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.http import Address, Client, Response
-from market_index_feeds.kupo.exchanges import EXCHANGES, Exchange
-from market_index_feeds.kupo.ledger import Match, Outputs, State
+from market_index_feeds.ledger.exchange import Exchange
+from market_index_feeds.ledger.exchanges import EXCHANGES
+from market_index_feeds.ledger.market import Match, Outputs, State
 from market_index_feeds.source import NoVersion, Progress, Source, Version, utc_now
 
 LOG: Final = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 `make ledger` runs it with the recorded outputs, so that everybody can try a feed of the ledger without a node:
 
-    python -m tests.feeds.kupo.stand_in market-index serve
+    python -m tests.feeds.ledger.stand_in market-index serve
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from attrs import define, field, frozen
 
-from market_index_feeds.kupo.outputs import id_of, output_of
+from market_index_feeds.ledger.outputs import id_of, output_of
 
 DEADLINE_SECONDS = 30.0
 
