@@ -97,3 +97,13 @@ def reason_of(error: BaseException, permission: str = "to read it") -> str:
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     is_denied_file = isinstance(error, PermissionError) and error.filename is not None
     return f"{reason} (this user must be able {permission})" if is_denied_file else reason
+
+
+def problem_of(error: BaseException) -> str:
+    """Return the problem of a feed whose source raises an error. It completes the message "market.db ...".
+
+    >>> problem_of(FeedError("it must be a regular file"))
+    'cannot be read: it must be a regular file'
+    """
+    is_expected = isinstance(error, (FeedError, OSError))
+    return f"{'cannot be read' if is_expected else 'unexpected error'}: {reason_of(error)}"

@@ -18,7 +18,7 @@ from typing import Final, Self, final
 from market_index import LiveIndex, MarketIndex, OrderBook, Pair, RestingOrders
 from market_index.errors import safe_repr
 from market_index_feeds.backoff import next_backoff
-from market_index_feeds.errors import FeedError, reason_of
+from market_index_feeds.errors import FeedError, problem_of, reason_of
 from market_index_feeds.source import NoVersion, Progress, Source, Version, utc_now
 from market_index_feeds.venue_orders import VenueOrder
 
@@ -276,7 +276,9 @@ class Feed:
                         if stop.is_set():
                             return
                         self._note(found)
-                        backoff, progress = 0.0, None
+                        progress = None
+                        if isinstance(found, NoVersion) or found.problem is None:
+                            backoff = 0.0
                         if self.version is not None:
                             yield self.version
             except Exception as error:  # noqa: BLE001  # `_fail` logs it
@@ -285,8 +287,6 @@ class Feed:
                 self._end()
                 return
             if self.version is not None and not stop.is_set():
-                # Orders of the ledger expire by the clock, also while their source cannot be read.
-                self.version = self._source.last or self.version
                 yield self.version
             backoff = next_backoff(backoff)
             if stop.wait(backoff):
@@ -332,14 +332,15 @@ class Feed:
                 self._times.append(time)
             if before is None or index.changes_since(before.index) != ((), ()):
                 self._changed_at = arrived_at
-        self.version, self._healthy_at = found, now
-        self._report(None)
+        self.version = found
+        if found.problem is None:
+            self._healthy_at = now
+        self._report(found.problem)
 
     def _fail(self, error: Exception) -> None:
         """Report why the source cannot be read. Raises `FeedError` at the first attempt, and if it is a stream."""
-        is_expected = isinstance(error, (FeedError, OSError))
-        problem = f"{'cannot be read' if is_expected else 'unexpected error'}: {reason_of(error)}"
-        if not is_expected and problem != self.problem:
+        problem = problem_of(error)
+        if not isinstance(error, (FeedError, OSError)) and problem != self.problem:
             LOG.error("%s: unexpected error", self.source, exc_info=error)
         if self.version is None and self.problem is None:
             raise self._unreadable(error) from error
@@ -351,7 +352,7 @@ class Feed:
         """Report that the source has ended for good, unless there is a problem that says why."""
         if not self.is_unknown and not self._stop.is_set():
             LOG.info("%s: has ended", self.source)
-            self.problem, self.is_unknown = "has ended", True
+            self.problem, self.is_unknown = self.problem or "has ended", True
 
     def _unreadable(self, error: Exception) -> FeedError:
         return FeedError(f"{self.source} cannot be read: {reason_of(error)}")

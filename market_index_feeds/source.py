@@ -68,6 +68,9 @@ class Version:
     record whose pair cannot be read. `position` is None if the medium is not a store. `orders` are the orders behind
     the index, None if the medium has only books. If they come from the ledger, `venue_orders` has each order with its
     venue, and `skipped` has the reason why an output is no order, by the id of the output.
+
+    `problem` is why the source may contain something else by now, such as an outage during which orders expire; None if
+    the version is all of it. A feed shows the version, and is not healthy.
     """
 
     index: MarketIndex
@@ -76,6 +79,17 @@ class Version:
     orders: RestingOrders | None = None
     venue_orders: Mapping[str, VenueOrder] | None = None
     skipped: Mapping[str, str] = field(factory=dict)
+    problem: str | None = None
+
+    def equals(self, other: Version) -> bool:
+        """Whether nothing differs. The large values are compared by identity."""
+        return (
+            self.index is other.index
+            and self.orders is other.orders
+            and self.venue_orders is other.venue_orders
+            and self.skipped is other.skipped
+            and (self.invalid, self.position, self.problem) == (other.invalid, other.position, other.problem)
+        )
 
 
 @frozen
@@ -157,7 +171,8 @@ class Source(ABC):
 
         If only the publisher can end a problem, yield a `NoVersion`. If the problem may end by itself, raise
         `FeedError` or `OSError`: the text of the error completes the message "market.db cannot be read: ...". Then the
-        feed calls `versions` again after a backoff.
+        feed calls `versions` again after a backoff. If the content changes although the source cannot be read, as
+        orders of the ledger expire, yield a version with `problem_of(error)` before.
         """
 
     def read_order_book(self, pair: Pair) -> Version | None:
@@ -244,13 +259,14 @@ class Source(ABC):
         orders: RestingOrders | None = None,
         venue_orders: Mapping[str, VenueOrder] | None = None,
         skipped: Mapping[str, str] = {},
+        problem: str | None = None,
     ) -> Version:
         """Return the version with an index, and remember it as `last`; `last` itself if nothing differs.
 
         For a medium that derives its index by itself, such as orders.
         """
-        last = self.last
-        if last is None or index is not last.index or position != last.position or invalid != last.invalid:
-            last = self.last = Version(index, invalid, position, orders, venue_orders, skipped)
-        self.content = last
-        return last
+        version = Version(index, invalid, position, orders, venue_orders, skipped, problem)
+        if self.last is None or not version.equals(self.last):
+            self.last = version
+        self.content = self.last
+        return self.last

@@ -31,7 +31,7 @@ from attrs import frozen
 
 from market_index import Pair, RestingOrders
 from market_index.errors import safe_repr
-from market_index_feeds.errors import FeedError
+from market_index_feeds.errors import FeedError, problem_of
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.http import Address, Client, Response
 from market_index_feeds.ledger.exchange import Exchange
@@ -135,10 +135,10 @@ class KupoSource(Source):
             while True:
                 try:
                     found = await self._follow(client)
-                except (FeedError, OSError):
+                except (FeedError, OSError) as error:
                     # Orders start and expire also while Kupo cannot be read.
                     if self._point is not None:
-                        self._show()
+                        yield self._show(problem_of(error))
                     raise
                 if found is None and self._outputs.is_empty:
                     found = NoVersion("knows no output of an exchange; it must index their patterns")
@@ -212,21 +212,23 @@ class KupoSource(Source):
                 matches += _list_of(response, target)
         return matches
 
-    def _show(self) -> Version:
+    def _show(self, problem: str | None = None) -> Version:
         """Return the version of the last block at this moment."""
         now, before, point = self._outputs.at(self._now()), self._shown, self._point
-        if now is before and self.last is not None:
-            return self.last
-        orders = self._orders.apply(
-            {key: one.order for key, one in now.orders.items() if before.orders.get(key) is not one},
-            [key for key in before.orders if key not in now.orders],
-            {pair: spot for pair, spot in now.spots.items() if pair not in before.spots or before.spots[pair] != spot},
-            f"slot {point.slot} {point.hash[:8]}" if point else None,
+        if now is not before or self.last is None:
+            orders = self._orders.apply(
+                {key: one.order for key, one in now.orders.items() if before.orders.get(key) is not one},
+                [key for key in before.orders if key not in now.orders],
+                {key: spot for key, spot in now.spots.items() if key not in before.spots or before.spots[key] != spot},
+                f"slot {point.slot} {point.hash[:8]}" if point else None,
+            )
+            self._orders = orders.untrack(*[pair for pair in before.spots if pair not in now.spots])
+            self._shown = now
+            self._log_skipped(now.skipped, before.skipped)
+        orders = self._orders
+        return self.version_of(
+            orders.index, orders=orders, venue_orders=now.orders, skipped=now.skipped, problem=problem
         )
-        self._orders = orders = orders.untrack(*[pair for pair in before.spots if pair not in now.spots])
-        self._shown = now
-        self._log_skipped(now.skipped, before.skipped)
-        return self.version_of(orders.index, orders=orders, venue_orders=now.orders, skipped=now.skipped)
 
     def _log_skipped(self, skipped: Mapping[str, str], before: Mapping[str, str]) -> None:
         """Log how many outputs are skipped since the last version, by reason."""

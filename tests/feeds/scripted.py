@@ -19,13 +19,15 @@ from market_index_feeds import (
     UnknownOutcome,
     Version,
 )
+from market_index_feeds.errors import FeedError, problem_of
 from tests.waiting import DEADLINE_SECONDS
 
 
 class ScriptedSource(Source):
     """A source that reads `books`, `invalid` and `freshness` at each check.
 
-    It raises `error`, yields `no_version`, or ends if `has_ended`.
+    It raises `error`, yields `no_version`, or ends if `has_ended`. It yields a version with the
+    problem of `outage`, then raises that.
     """
 
     def __init__(self, name: str = "scripted") -> None:
@@ -35,6 +37,7 @@ class ScriptedSource(Source):
         self.freshness = Freshness()
         self.error: BaseException | None = None
         self.no_version: NoVersion | None = None
+        self.outage: FeedError | None = None
         self.has_ended = False
         self.reads = 0
 
@@ -57,7 +60,11 @@ class ScriptedSource(Source):
             if self.no_version is not None:
                 yield self.no_version
             else:
-                yield self.derive(self.books.values(), invalid=self.invalid, is_whole=True, freshness=self.freshness)
+                found = self.derive(self.books.values(), invalid=self.invalid, is_whole=True, freshness=self.freshness)
+                if self.outage is not None and isinstance(found, Version):
+                    yield self.version_of(found.index, problem=problem_of(self.outage))
+                    raise self.outage
+                yield found
             stop.wait(0.1)
 
 

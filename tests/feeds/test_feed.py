@@ -152,6 +152,44 @@ class TestErrors:
         assert [record.exc_info is not None for record in caplog.records] == [False, True, False, False, False]
         assert (reader.feed.retries, source.reads) == (4, 5)
 
+    def test_a_version_with_a_problem_is_shown_while_age_and_backoff_increase(
+        self, source: ScriptedSource, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ):
+        backoffs: list[float] = []
+
+        def next_backoff(seconds: float) -> float:
+            backoffs.append(seconds)
+            return seconds + 1
+
+        monkeypatch.setattr("market_index_feeds.feed.next_backoff", next_backoff)
+        clocks = Clocks()
+        with caplog.at_level(logging.INFO), Reader(clocks.feed(source)) as reader:
+            reader.pull()
+            source.outage = FeedError("it is away")
+            for spot in (2, 3):
+                source.publish(book(1, spot))
+                clocks.seconds += 1
+                shown = reader.pull()
+                assert (spots(shown.index), shown.problem) == ({1: str(spot)}, "cannot be read: it is away")
+                assert reader.feed.problem == "cannot be read: it is away"
+                assert reader.pull() is shown
+            assert (reader.feed.age, reader.feed.change_age, reader.feed.is_unknown) == (2, 0, False)
+            source.outage = None
+            assert reader.pull().problem is None
+        assert (reader.feed.age, reader.feed.problem, backoffs) == (0, None, [0, 1])
+        assert [record.message.partition(" after ")[0] for record in caplog.records] == [
+            "scripted: cannot be read: it is away; keeping its 1 pairs",
+            "scripted: recovered",
+        ]
+
+    def test_a_source_that_ends_with_a_problem_keeps_it(self, source: ScriptedSource):
+        with Reader(Feed(source)) as reader:
+            reader.pull()
+            source.outage = FeedError("it is away")
+            reader.pull()
+            source.has_ended = True
+            assert (reader.end(), reader.feed.is_unknown) == ("cannot be read: it is away", True)
+
     def test_a_stream_that_fails_is_not_read_again(self, source: ScriptedSource):
         source.is_stream = True
         with Reader(Feed(source)) as reader:

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from market_index import Freshness, MarketIndex
+from market_index import Freshness, MarketIndex, RestingOrders
 from market_index_feeds import NoVersion, Position
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.scripted import ScriptedSource
@@ -61,6 +61,14 @@ def test_content_without_a_book_and_a_retraction_is_no_version(source: ScriptedS
 def test_a_retraction_makes_an_empty_version(source: ScriptedSource):
     version = source.derive([], [ONE], is_whole=True)
     assert (version, spots_of(source)) == (source.last, {})
+
+
+def test_a_version_follows_if_only_its_orders_or_its_problem_differ(source: ScriptedSource):
+    index, first, second = MarketIndex(), RestingOrders(), RestingOrders()
+    version = source.version_of(index, orders=first)
+    assert source.version_of(index, orders=first) is version
+    assert source.version_of(index, orders=second).orders is second
+    assert source.version_of(index, orders=second, problem="is away").problem == "is away"
 
 
 def test_a_record_that_stays_invalid_is_counted_and_logged_once(

@@ -137,7 +137,8 @@ def test_a_block_counts_once_it_is_stored():
         version = followed.version(first.text)
         followed.kupo.blocks, followed.kupo.stored = [first, second], 1
         assert "no block could be read as a whole in 20 attempts" in followed.failure()
-        assert followed.source.last is version
+        assert followed.source.last is not None
+        assert followed.source.last.index is version.index
         followed.kupo.stored = None
         assert orders(followed.version(second.text)) == {id_of(FIRST), id_of(SECOND)}
 
@@ -283,8 +284,11 @@ def test_a_failing_kupo_changes_nothing(failure: str, reason: str):
     with following(first) as followed:
         version = followed.version(first.text)
         followed.kupo.failure, followed.kupo.blocks = failure, [first, second]
-        assert reason in followed.failure()
-        assert followed.source.last is version
+        message = followed.failure()
+        assert reason in message
+        last = followed.source.last
+        assert last is not None
+        assert (last.index is version.index, last.problem) == (True, f"cannot be read: {message}")
         followed.kupo.failure = ""
         assert orders(followed.version(second.text)) == {id_of(FIRST), id_of(SECOND)}
 
