@@ -48,8 +48,8 @@ CHECK_SECONDS: Final = 1.0
 QUIET_SECONDS: Final = 5.0
 """The time without an event, from the opening of a stream, after which the pair list is requested."""
 
-SILENCE_SECONDS: Final = 15.0
-"""The timeout of a stream: a service sends at least a comment every 5 seconds."""
+SILENCE_SECONDS: Final = 5.0
+"""The timeout of a stream: a service sends at least a comment every 2 seconds."""
 
 EXCHANGE_SECONDS: Final = 20.0
 """Timeout of a whole request and its response."""
@@ -100,7 +100,7 @@ class ServiceSource(Source):
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Follow the stream, or poll the service once a second.
 
-        The next version takes longer than a second while the source connects (up to 15 seconds), waits for the first
+        The next version takes longer than a second while the source connects (up to 5 seconds), waits for the first
         event (5 seconds), receives all books of a stream, or requests many books.
         """
         return pulled(self._versions(), stop, progress)

@@ -7,15 +7,14 @@ from typing import Any
 import httpx
 from httpx_sse import connect_sse
 
-client = httpx.Client(base_url=sys.argv[1], timeout=15)
+client = httpx.Client(base_url=sys.argv[1], timeout=5)  # a stream is never silent for longer
 books: dict[str, Any] = {}
 
 
 def apply(book: Any, change: Any) -> Any:
     for side in ("bids", "asks"):
-        levels = {level["price"]: level for level in (*book[side], *change[side])}
-        left = [level for level in levels.values() if level["accumulated_liquidity"]]
-        change[side] = sorted(left, key=lambda level: Decimal(level["price"]), reverse=side == "bids")
+        known = {Decimal(level["price"]): level for level in (*book[side], *change[side])}
+        change[side] = [one for _, one in sorted(known.items(), reverse=side == "bids") if one["accumulated_liquidity"]]
     return change
 
 
@@ -33,6 +32,7 @@ def follow() -> None:
                 books.pop(pair, None)
             else:
                 books[pair] = apply(books[pair], value) if event.event == "change" else value
+    raise httpx.ReadError("the stream has ended")
 
 
 try:
@@ -44,5 +44,5 @@ try:
         time.sleep(random.uniform(1, 3))
 except KeyboardInterrupt:
     for name, book in books.items():
-        now = client.get(f"trading-view/order-book?base={book['base']}&quote={book['quote']}").json()
-        print(name, "equal" if now == book else "different")
+        served = client.get("trading-view/order-book", params={"base": book["base"], "quote": book["quote"]}).json()
+        print(name, "equal" if served == book else "different")

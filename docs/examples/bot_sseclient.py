@@ -14,14 +14,13 @@ books: dict[str, Any] = {}
 
 def apply(book: Any, change: Any) -> Any:
     for side in ("bids", "asks"):
-        levels = {level["price"]: level for level in (*book[side], *change[side])}
-        left = [level for level in levels.values() if level["accumulated_liquidity"]]
-        change[side] = sorted(left, key=lambda level: Decimal(level["price"]), reverse=side == "bids")
+        known = {Decimal(level["price"]): level for level in (*book[side], *change[side])}
+        change[side] = [one for _, one in sorted(known.items(), reverse=side == "bids") if one["accumulated_liquidity"]]
     return change
 
 
 def follow() -> None:
-    with requests.get(f"{url}/stream", {"pairs": sys.argv[2], "levels": "changed"}, stream=True, timeout=15) as source:
+    with requests.get(f"{url}/stream", {"pairs": sys.argv[2], "levels": "changed"}, stream=True, timeout=5) as source:
         sys.exit(source.text) if source.status_code == 400 else source.raise_for_status()
         for event in sseclient.SSEClient(source.iter_content(None)).events():
             value = json.loads(event.data)
@@ -33,6 +32,7 @@ def follow() -> None:
                 books.pop(pair, None)
             else:
                 books[pair] = apply(books[pair], value) if event.event == "change" else value
+    raise requests.ConnectionError("the stream has ended")
 
 
 try:

@@ -15,8 +15,8 @@ from market_index_http.bodies import NOT_STORED
 from market_index_http.stream.shutdown import uvicorn_ends
 from market_index_http.stream.steps import NOTHING, PIECE_BYTES, Asked, Step, Version
 
-PING_SECONDS: Final = 5
-"""A comment is sent after this silence. A client that receives nothing for 15 seconds knows that it is cut off."""
+PING_SECONDS: Final = 2
+"""A comment is sent after this silence. A client that receives nothing for 5 seconds is cut off."""
 
 SEND_SECONDS: Final = 30
 """How long a client may accept nothing."""

@@ -368,7 +368,10 @@ class TestStream:
             assert spots(found.index) == {1: "1"}
         assert len(streaming.streams) == 1
 
-    def test_the_list_is_not_requested_of_a_stream_that_has_sent_an_event(self, streaming: Front, stream_url: str):
+    def test_the_list_is_not_requested_of_a_stream_that_has_sent_an_event(
+        self, streaming: Front, stream_url: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(module, "SILENCE_SECONDS", inf)  # the comments of the stream are slower than this clock
         clock = Clock()
         with Reader(Feed(ServiceSource(stream_url, clock=clock))) as reader:
             before = reader.pull()

@@ -2,8 +2,8 @@
 //
 // Books have the form of the API, but amounts are BigInt: JSON.parse alone rounds integers above 2^53. Prices stay texts.
 
-const SILENCE_MILLISECONDS = 15_000; // The service sends a comment after five seconds of silence.
-const SILENT = "The stream was silent for 15 seconds.";
+const SILENCE_MILLISECONDS = 5000; // The service sends a comment after two seconds of silence.
+const SILENT = "The stream was silent for 5 seconds.";
 const TIMEOUT_MILLISECONDS = 10_000;
 const MAX_BACKOFF_MILLISECONDS = 30_000;
 // Quotes within a string are escaped, so this matches only members of objects.

@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 
 from market_index import ADA, LiveIndex, OrderBook, Pair, __version__
+from market_index_feeds.service import SILENCE_SECONDS
+from market_index_http.stream.audience import CHECK_SECONDS, PING_SECONDS
 from tests.apps import composed
 from tests.page import PAGE, token
 from tests.service import Restartable, Service, served
@@ -250,6 +252,13 @@ await client.follow([], { onVersion: failing }).catch((error) => print(error.mes
     ]
 
 
+def test_readers_give_up_after_two_missing_comments():
+    silence = re.search(r"SILENCE_MILLISECONDS = (\d+);", (PAGE / "client.js").read_text())
+    assert silence
+    assert int(silence[1]) == 1000 * SILENCE_SECONDS
+    assert SILENCE_SECONDS >= 2 * (PING_SECONDS + CHECK_SECONDS)
+
+
 def test_a_silent_stream_is_lost_and_each_attempt_waits_longer(folder: Path):
     program = """
 // Timers are a hundred times as fast.
@@ -268,7 +277,7 @@ process.exit();
 """
     with silent() as service:
         assert [*map(json.loads, output(folder, program, service.port))] == [
-            "The stream was silent for 15 seconds.",
+            "The stream was silent for 5 seconds.",
             [True] * 5,
         ]
 
