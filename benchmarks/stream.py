@@ -23,13 +23,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from starlette.applications import Starlette
+
 from benchmarks.books import book, order_book_path, renamed
 from benchmarks.measure import ROOT, Group, Row, alone, compared, percentile
 from benchmarks.processes import await_listener, elsewhere, line_of
 from market_index import LiveIndex, OrderBook, wire
 from market_index_http import create_app
 from market_index_http import stream as http_stream
-from market_index_http.app import MarketIndexApp
 from tests.command import started
 from tests.nats import spare_port
 from tests.service import Restartable
@@ -107,7 +108,7 @@ def serve_ours() -> tuple[Callable[[int], object], int]:
     ).port
 
 
-def streaming(live: LiveIndex, limit: int) -> MarketIndexApp:
+def streaming(live: LiveIndex, limit: int) -> Starlette:
     return create_app(live, routes=[http_stream.Stream(live, limit=limit).route()])
 
 

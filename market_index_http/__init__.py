@@ -9,8 +9,8 @@ Two sub-packages have optional routes. They are loaded only if you import them:
 from market_index.errors import missing_extra
 
 try:
-    from market_index_http.app import create_app
+    from market_index_http.app import create_app, find_response
 except ModuleNotFoundError as _missing:
     raise missing_extra("market_index_http", "http", _missing) from None
 
-__all__ = ["create_app"]
+__all__ = ["create_app", "find_response"]

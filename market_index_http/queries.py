@@ -16,16 +16,18 @@ MAX_TARGET_BYTES: Final = 8 * 1024
 MAX_PARAMETERS: Final = 32
 """Decision 25."""
 
-_CLOSE: Final = {"Connection": "close"}
-
 
 def require_small(scope: Scope) -> None:
     """Raise `HTTPException` if a request target is excessive; the connection is then closed (decision 25)."""
     query: bytes = scope["query_string"]
     if len(scope["path"]) + len(b"?") + len(query) > MAX_TARGET_BYTES:
-        raise HTTPException(400, f"The request target must have at most {MAX_TARGET_BYTES} bytes", _CLOSE)
-    if query.count(b"&") >= MAX_PARAMETERS:
-        raise HTTPException(400, f"The query must have at most {MAX_PARAMETERS} parameters", _CLOSE)
+        limit = f"The request target must have at most {MAX_TARGET_BYTES} bytes"
+    elif query.count(b"&") >= MAX_PARAMETERS:
+        limit = f"The query must have at most {MAX_PARAMETERS} parameters"
+    else:
+        return
+    # HTTP/2 forbids the field (RFC 9113, 8.2.2).
+    raise HTTPException(400, limit, {"Connection": "close"} if scope["http_version"] in {"1.0", "1.1"} else None)
 
 
 def parameter(parameters: QueryParams, name: str) -> str | None:

@@ -23,7 +23,7 @@ from market_index.wire import (
     text_of,
     with_identifiers,
 )
-from market_index_http.bodies import Body, Fields
+from market_index_http.responses import Body, Fields
 
 Books: TypeAlias = dict[Pair, tuple[OrderBook, Body]]
 """The bodies of books. All snapshots share them: a thread never sees a book with the body of another one."""

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+from attrs import frozen
+from starlette.applications import Starlette
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index import LiveIndex
 from market_index_cli.server.counters import Counters
 from market_index_cli.server.metrics import WorkerMetrics
 from market_index_http import create_app
-from market_index_http.operating import Health, description_route, probe_routes
+from market_index_http.operating import CountResponses, Health, description_route, probe_routes
 from market_index_http.stream import Stream
+
+
+@frozen
+class Composed:
+    """An app with optional routes as an ASGI app, and what its server needs."""
+
+    app: ASGIApp
+    adapter: Starlette
+    """The app of `create_app`."""
+    count: Callable[[str, int], object]
+    end_streams: Callable[[], object]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
 
 
 def composed(
@@ -21,20 +39,18 @@ def composed(
     metrics: Counters | bool = False,
     openapi: bool = False,
     others: Iterable[Any] = (),
-) -> Any:
-    """Return an app with these routes, as the command composes it. The server of a test calls its `end_streams`."""
+) -> Composed:
+    """Return an app with these routes, as the command composes it."""
     routes = [*others]
-    streams = Stream(live, limit=1_000 if stream is True else stream) if stream else None
-    if streams is not None:
+    streams = Stream(live, limit=1_000 if isinstance(stream, bool) else stream)
+    if stream:
         routes.append(streams.route())
     if health is not None:
         routes += probe_routes(live, health)
     counters = metrics if isinstance(metrics, Counters) else Counters()
     if metrics is not False:
-        routes.append(WorkerMetrics(live, counters, () if streams is None else streams, health).route())
+        routes.append(WorkerMetrics(live, counters, streams, health).route())
     if openapi:
         routes.append(description_route())
-    app: Any = create_app(live, routes=routes, on_response=None if metrics is False else counters.count)
-    if streams is not None:
-        app.end_streams = streams.end
-    return app
+    adapter = create_app(live, routes=routes)
+    return Composed(CountResponses(adapter, counters.count), adapter, counters.count, streams.end)

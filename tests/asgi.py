@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from attrs import frozen
+from attrs import evolve, frozen
+
+import market_index_http
 
 
 @frozen
@@ -39,15 +41,20 @@ def response_of_call(app: Any, scope: Any) -> Response:
     except Exception:
         if not messages:
             raise
-    return response_of(messages)
+    found = response_of(messages)
+    # A server sends no body in response to HEAD.
+    return evolve(found, body=b"") if scope["method"] == "HEAD" else found
 
 
 def request_cached(
     app: Any, target: str, method: str = "GET", headers: Mapping[str, str] | None = None
 ) -> Response | None:
-    """Return the response that the app knows without a call; None if there is none."""
-    response = app.cached_response(scope_of(target, method, headers))
-    return None if response is None else response_of([response.start, response.body])
+    """Return the response that is known without a call of the app; None if there is none."""
+    response = market_index_http.find_response(app, scope_of(target, method, headers))
+    if response is None:
+        return None
+    fields = {name.decode(): value.decode() for name, value in response.raw_headers}
+    return Response(response.status_code, fields, bytes(response.body) if method != "HEAD" else b"")
 
 
 def scope_of(target: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> dict[str, Any]:

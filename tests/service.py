@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.client import HTTPResponse
 from pathlib import Path
 from threading import Thread
@@ -14,8 +15,11 @@ from urllib.parse import urlencode
 
 import uvicorn
 from attrs import frozen
+from starlette.applications import Starlette
 
 from market_index_cli.server.http_server import Server
+from market_index_http import find_response
+from tests.apps import Composed
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 
@@ -87,6 +91,13 @@ class Service:
         return self.request(f"{prefix}/trading-view/pair-list")
 
 
+def server_of(app: Any) -> Server:
+    """Return the server of the command for an app."""
+    if isinstance(app, Composed):
+        return Server(app, respond=partial(find_response, app.adapter), count=app.count, on_shutdown=app.end_streams)
+    return Server(app, respond=partial(find_response, app) if isinstance(app, Starlette) else None)
+
+
 class Restartable:
     """A server on a free local port, which can be stopped, and started again at the same address.
 
@@ -102,7 +113,7 @@ class Restartable:
     def start(self, server: uvicorn.Server | None = None) -> None:
         if self._socket.fileno() < 0:
             self._socket = socket.create_server(("127.0.0.1", self.port))
-        server = server or Server(self._app, on_shutdown=getattr(self._app, "end_streams", lambda: None))
+        server = server or server_of(self._app)
         thread = Thread(target=server.run, args=([self._socket],), daemon=True)
         self._server, self._thread = server, thread
         thread.start()

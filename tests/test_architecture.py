@@ -29,7 +29,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "market_index_feeds.http": {"httpx"},
     "market_index_feeds.ledger": {"cbor2"},
     "market_index_http": {"market_index", "attrs", "starlette"},
-    "market_index_http.bodies": {"isal"},
+    "market_index_http.responses": {"isal"},
     "market_index_http.operating.metrics": {"prometheus_client"},
     "market_index_cli": {*PACKAGES, "attrs", "anyio", "click", "httptools", "starlette", "uvicorn", "uvloop"},
     "market_index_cli.server.metrics": {"prometheus_client"},

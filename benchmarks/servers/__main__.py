@@ -11,6 +11,7 @@ import random
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -19,7 +20,7 @@ from starlette.applications import Starlette
 from market_index import LiveIndex, wire
 from market_index_cli.server.http_server import Server
 from market_index_cli.server.listeners import bind
-from market_index_http import create_app
+from market_index_http import create_app, find_response
 
 STOPPED_SECONDS = 0.08
 """A thread with this delay was stopped with its process."""
@@ -52,7 +53,7 @@ def main() -> None:
         app = importlib.import_module(f"benchmarks.servers.{name}").create_app(lines)
     listener = bind("127.0.0.1", int(port))
     if name == "market_index":
-        Server(app).run([listener])
+        Server(app, respond=partial(find_response, app)).run([listener])
         return
     config = uvicorn.Config(
         app, ws="none", lifespan="off", log_config=None, access_log=False, proxy_headers=False, server_header=False

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 from market_index import AssetId, LiveIndex, MarketIndex, OrderBook, Pair, Side, format_price
 from market_index.display import Tokens
 from market_index_cli.tokens import ticker
-from market_index_http.bodies import Body
+from market_index_http.responses import Body
 
 LIQUIDITY_RATIO: Final = "0.02"
 """How far from the midpoint a level may be to count as liquidity."""

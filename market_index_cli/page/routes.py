@@ -10,12 +10,14 @@ from importlib.resources import files
 from typing import Final
 
 from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from market_index import LiveIndex
 from market_index.display import Tokens
 from market_index_cli.page.overview import Overview
-from market_index_http.bodies import Body, Response
-from market_index_http.routes import ExactRoute, file_route
+from market_index_http.responses import Body, Fields
+from market_index_http.routes import exact_route
 
 _CONTENT_TYPES: Final = {
     ".html": b"text/html; charset=utf-8",
@@ -36,7 +38,7 @@ _HEADERS: Final = (
 )
 
 
-def page_routes(live: LiveIndex, tokens: Tokens) -> list[ExactRoute]:
+def page_routes(live: LiveIndex, tokens: Tokens) -> list[Route]:
     """Return the route `/`, one for each file that the page loads, `/pairs.json` and `/tokens.json`.
 
     The page uses only relative addresses, so it works below any path of a proxy.
@@ -48,10 +50,19 @@ def page_routes(live: LiveIndex, tokens: Tokens) -> list[ExactRoute]:
     paths = {"/" if name == "index.html" else f"/{name}": name for name in contents}
     overview = Overview(live, tokens)
     return [
-        *(file_route(path, contents[name], _headers(name)) for path, name in sorted(paths.items())),
-        ExactRoute("/pairs.json", _responder(overview.pairs)),
-        ExactRoute("/tokens.json", _responder(overview.tokens)),
+        *(_file_route(path, contents[name], _headers(name)) for path, name in sorted(paths.items())),
+        exact_route("/pairs.json", _responder(overview.pairs)),
+        exact_route("/tokens.json", _responder(overview.tokens)),
     ]
+
+
+def _file_route(path: str, content: bytes, fields: Fields) -> Route:
+    body = Body.constant(content, fields)
+
+    async def respond(request: Request) -> Response:
+        return body.response(request.scope)
+
+    return exact_route(path, respond)
 
 
 def _responder(body: Callable[[], Body]) -> Callable[[Request], Response]:
@@ -62,5 +73,5 @@ def _responder(body: Callable[[], Body]) -> Callable[[Request], Response]:
     return respond
 
 
-def _headers(name: str) -> tuple[tuple[bytes, bytes], ...]:
+def _headers(name: str) -> Fields:
     return (*_HEADERS, (b"content-type", _CONTENT_TYPES[name[name.rindex(".") :]]))

@@ -35,16 +35,16 @@ from http import HTTPStatus
 from typing import Any, Final, TypeAlias, cast
 
 import uvicorn
+from starlette.responses import Response
 from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from market_index.wire import error_to_json
 from market_index_cli.errors import EXIT_USAGE, Failed
 from market_index_cli.logs import LOG
-from market_index_http.bodies import Response
 
-CachedResponse: TypeAlias = Callable[[Scope], Response | None]
-"""Returns a response that is known without a call of the app; None: the app must be called."""
+Respond: TypeAlias = Callable[[Scope], Response | None]
+"""Returns the response to a request; None: the app must be called."""
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Decision 25."""
@@ -81,7 +81,7 @@ class Connection(HttpToolsProtocol):
     cycle: RequestResponseCycle | None  # type: ignore[assignment]  # in uvicorn, it is None before the first request
 
     # In `__dict__` they would make every access slower: with those of uvicorn, there would be more than 30 attributes.
-    __slots__ = ("_cached_response", "_served", "_unparsed_bytes")
+    __slots__ = ("_respond", "_served", "_unparsed_bytes")
 
     def __init__(self, *args: Any, served: Server, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -89,7 +89,7 @@ class Connection(HttpToolsProtocol):
         self.url = b""
         self.headers: list[tuple[bytes, bytes]] = []
         self._served = served
-        self._cached_response = served.cached_response
+        self._respond = served.respond
         # Bytes since the last complete head or part of a body.
         self._unparsed_bytes = 0
 
@@ -171,22 +171,37 @@ class Connection(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         # After the event loop has read the requests of other connections: a write between two reads takes longer. This
         # also limits the recursion for pipelined requests.
-        self.loop.call_soon(self._respond, cycle, app)
+        self.loop.call_soon(self._send, cycle, app)
 
-    def _respond(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Send the response if it is cached, otherwise start the task of the app."""
+    def _send(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Send the response, or start the task of the app."""
         if self.transport.is_closing():
             return
         response = None
-        if self._cached_response is not None and cycle.keep_alive and not self.flow.write_paused:
-            response = self._cached_response(cast(Scope, cycle.scope))
+        if self._respond is not None and cycle.keep_alive and not self.flow.write_paused:
+            response = self._response(cast(Scope, cycle.scope))
         if response is None:
             super()._start_asgi_task(cycle, partial(self._run, cycle, app))
             return
-        fields = [*self.server_state.default_headers, *response.start["headers"]]
-        self.transport.write(_head(response.start["status"], fields) + response.body["body"])
+        self._served.count(cycle.scope["path"], response.status_code)
+        fields = [*self.server_state.default_headers, *response.raw_headers]
+        content = b"" if cycle.scope["method"] == "HEAD" else bytes(response.body)
+        self.transport.write(_head(response.status_code, fields) + content)
         cycle.response_complete = True
         self.on_response_complete()
+
+    def _response(self, scope: Scope) -> Response | None:
+        """Return the response that needs no task."""
+        try:
+            response = None if self._respond is None else self._respond(scope)
+        except Exception:  # noqa: BLE001  # the app raises it too; Starlette responds to it and logs it
+            return None
+        # uvicorn closes the connection after the response to an excessive target.
+        return (
+            None
+            if response is not None and response.status_code == 400 and "connection" in response.headers
+            else response
+        )
 
     async def _run(self, cycle: RequestResponseCycle, app: ASGIApp, *call: Any) -> None:
         await app(*call)
@@ -204,14 +219,16 @@ def _head(status: int, fields: list[tuple[bytes, bytes]]) -> bytes:
 
 
 class Server(uvicorn.Server):
-    """Serves one app. If the app has a method `cached_response`, that is called first, except with `access_log`.
+    """Serves one app.
 
     Args:
         app: The app.
+        respond: Returns a response that is sent without a call of the app, or None. Not used with `access_log`.
         access_log: Whether each response is logged.
         proxies: The addresses whose `X-Forwarded-For` is trusted; `*` is any address.
         max_connections: The limit of open connections; None: `connections_allowed()`.
-        count: Called with an empty path and the status of each error that the app does not send.
+        count: Called with the path and the status of each response that the app does not send; the path of an error
+            is empty.
         on_second: Called about once per second, in a thread, with the number of open connections.
         on_shutdown: Called before the shutdown waits for responses.
     """
@@ -220,6 +237,7 @@ class Server(uvicorn.Server):
         self,
         app: ASGIApp,
         *,
+        respond: Respond | None = None,
         access_log: bool = False,
         proxies: Sequence[str] = (),
         max_connections: int | None = None,
@@ -227,7 +245,7 @@ class Server(uvicorn.Server):
         on_second: Callable[[int], object] = lambda _: None,
         on_shutdown: Callable[[], object] = lambda: None,
     ) -> None:
-        self.cached_response: CachedResponse | None = None if access_log else getattr(app, "cached_response", None)
+        self.respond = None if access_log else respond
         self.max_connections = connections_allowed() if max_connections is None else max_connections
         self.count = count
         self.waiting: dict[Connection, float] = {}

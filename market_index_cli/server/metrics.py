@@ -10,13 +10,13 @@ from typing import final
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+from starlette.routing import Route
 
 from market_index import LiveIndex
 from market_index_cli.server.counters import GAUGES, PROCESS_ID, Counters
 from market_index_http.operating import Health
 from market_index_http.operating.metrics import GAUGES as APP_GAUGES
 from market_index_http.operating.metrics import families, metrics_route, numbers_of, responses_family, skipped_family
-from market_index_http.routes import ExactRoute
 
 
 @final
@@ -55,7 +55,7 @@ class WorkerMetrics(Collector):
                         family.add_sample(sample.name, {"worker": worker}, sample.value)
         yield from processes.values()
 
-    def route(self) -> ExactRoute:
+    def route(self) -> Route:
         """Return the route `/metrics`."""
         registry = CollectorRegistry()
         registry.register(self)

@@ -14,7 +14,8 @@ from typing import Any
 import click
 from attrs import frozen
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
+from starlette.responses import Response
+from starlette.types import ASGIApp, Scope
 
 from market_index import LiveIndex
 from market_index.display import Tokens
@@ -25,14 +26,14 @@ from market_index_cli.logs import LOG
 from market_index_cli.page.routes import page_routes
 from market_index_cli.relay import opened_until_signal
 from market_index_cli.server.counters import Counters
-from market_index_cli.server.http_server import GRACE_SECONDS, Server, connections_allowed
+from market_index_cli.server.http_server import GRACE_SECONDS, Respond, Server, connections_allowed
 from market_index_cli.server.listeners import bind, passed_socket, url_of
 from market_index_cli.server.metrics import WorkerMetrics
 from market_index_cli.server.workers import supervise
 from market_index_cli.tokens import tokens_of
 from market_index_feeds import Feed
-from market_index_http import create_app
-from market_index_http.operating import Health, description_route, probe_routes
+from market_index_http import create_app, find_response
+from market_index_http.operating import CountResponses, Health, description_route, probe_routes
 from market_index_http.stream import Stream
 
 
@@ -124,8 +125,11 @@ def _serve(
         description_route(),
         *page_routes(live, tokens),
     )
-    app: ASGIApp = create_app(live, max_age=settings.max_age, routes=routes, on_response=counters.count)
+    adapter = create_app(live, max_age=settings.max_age, routes=routes)
+    app: ASGIApp = CountResponses(adapter, counters.count)
+    respond: Respond = partial(find_response, adapter)
     if settings.cors_origin:
+        respond = partial(_without_origin, respond)
         # Around the app, so that the response to an unexpected error has its fields, too.
         app = CORSMiddleware(
             app,
@@ -138,6 +142,7 @@ def _serve(
     counters.set_gauge("workers", settings.workers)
     server = Server(
         app,
+        respond=respond,
         access_log=settings.access_log,
         proxies=settings.forwarded_allow_ips,
         max_connections=connections,
@@ -157,3 +162,13 @@ def _serve(
     LOG.info("listening on %s", url_of(listener))
     on_serving()
     server.run([listener])
+
+
+def _without_origin(respond: Respond, scope: Scope) -> Response | None:
+    """Respond as the middleware of CORS does, unless the request is that of a web page of another origin."""
+    if any(name == b"origin" for name, _ in scope["headers"]):
+        return None
+    response = respond(scope)
+    if response is not None:
+        response.raw_headers.append((b"vary", b"Origin"))
+    return response

@@ -8,20 +8,21 @@ from importlib.resources import files
 from typing import Any
 
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from market_index_http.bodies import Body, Response
-from market_index_http.routes import ExactRoute
+from market_index_http.responses import Body
+from market_index_http.routes import exact_route
 
 
-def description_route() -> ExactRoute:
+def description_route() -> Route:
     """Return the route `/openapi.json`. It describes the routes of the app to which it is added."""
 
     async def respond(request: Request) -> Response:
         routes: list[BaseRoute] = request.app.routes
         return _body(frozenset(route.path for route in routes if isinstance(route, Route))).response(request.scope)
 
-    return ExactRoute("/openapi.json", respond)
+    return exact_route("/openapi.json", respond)
 
 
 @lru_cache

@@ -10,13 +10,16 @@ from math import isfinite
 from time import time
 from typing import Final, final
 
+from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from market_index import LiveIndex
 from market_index.errors import missing_extra, safe_repr
-from market_index_http.bodies import NOT_STORED, Response, text_response
+from market_index_http.operating.counting import CountResponses
 from market_index_http.operating.probes import Health
-from market_index_http.routes import ExactRoute
+from market_index_http.routes import exact_route
 from market_index_http.snapshots import require_live
 
 try:
@@ -27,7 +30,7 @@ except ModuleNotFoundError as _missing:
     raise missing_extra("Metrics", "metrics", _missing) from None
 
 # The names and labels are those of 0.0.4, which every Prometheus reads.
-_FIELDS: Final = (*NOT_STORED, (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"))
+_FIELDS: Final = {"Cache-Control": "no-store", "Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 
 GAUGES: Final[Mapping[str, str]] = {
     "pairs": "Pairs that are tracked.",
@@ -77,7 +80,7 @@ class Metrics(Collector):
     >>> from prometheus_client import CollectorRegistry
     >>> from market_index_http import create_app
     >>> metrics, live = Metrics(), LiveIndex()
-    >>> app = create_app(live, on_response=metrics.watch(live, app="public"))
+    >>> app = metrics.watch(create_app(live), live, name="public")
     >>> registry = CollectorRegistry()
     >>> registry.register(metrics)
     >>> registry.get_sample_value("market_index_pairs", {"app": "public"})
@@ -89,33 +92,40 @@ class Metrics(Collector):
         self._apps: dict[str, tuple[Callable[[], dict[str, float]], Health | None, dict[tuple[str, int], int]]] = {}
 
     def watch(
-        self, live: LiveIndex, *, health: Health | None = None, streams: Sized | None = None, app: str = ""
-    ) -> Callable[[str, int], None]:
-        """Add an app. Return the function that counts its responses: the argument `on_response` of `create_app`.
+        self,
+        app: Starlette,
+        live: LiveIndex,
+        *,
+        health: Health | None = None,
+        streams: Sized | None = None,
+        name: str = "",
+    ) -> CountResponses:
+        """Add an app. Return the app that counts its responses: serve or mount that one.
 
         Args:
-            live: The index of the app.
+            app: The app. A response is counted by the path of the request, as `other` if that is not a route's.
+            live: Its index.
             health: The `Health` of its probes.
             streams: Its `Stream`.
-            app: The label of the app.
+            name: The label of the app.
 
         Raises:
-            TypeError: `live` is not a `LiveIndex`, or `app` is not a text.
+            TypeError: `live` is not a `LiveIndex`, or `name` is not a text.
             ValueError: There is an app with this label.
         """
         require_live(live)
-        if not isinstance(app, str):
-            raise TypeError(f"app must be a str, got {safe_repr(app)}")
-        if app in self._apps:
-            raise ValueError(f"app must differ from the labels of the other apps, got {safe_repr(app)}")
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a str, got {safe_repr(name)}")
+        if name in self._apps:
+            raise ValueError(f"name must differ from the labels of the other apps, got {safe_repr(name)}")
         responses: dict[tuple[str, int], int] = defaultdict(int)
-        self._apps[app] = partial(numbers_of, live, health, streams), health, responses
+        self._apps[name] = partial(numbers_of, live, health, streams), health, responses
 
         def count(path: str, status: int) -> None:
             # Only the event loop of the app counts, so no increment is lost.
-            responses[path or "other", status] += 1
+            responses[path, status] += 1
 
-        return count
+        return CountResponses(app, count)
 
     def describe(self) -> Iterator[Metric]:
         """Yield the metrics. A registry reads only their names, to reject duplicates."""
@@ -132,7 +142,7 @@ class Metrics(Collector):
                 family.add_metric([app, path, str(status)], number)
         yield family
 
-    def route(self) -> ExactRoute:
+    def route(self) -> Route:
         """Return the route `/metrics`: these metrics, and those of the process."""
         registry = CollectorRegistry()
         registry.register(self)
@@ -140,13 +150,13 @@ class Metrics(Collector):
         return metrics_route(registry)
 
 
-def metrics_route(registry: CollectorRegistry) -> ExactRoute:
+def metrics_route(registry: CollectorRegistry) -> Route:
     """Return the route `/metrics` with the metrics of a registry."""
 
-    def respond(request: Request) -> Response:  # in a thread of Starlette: it reads the state of processes
-        return text_response(request.scope, 200, generate_latest(registry), _FIELDS)
+    def respond(_: Request) -> Response:  # in a thread of Starlette: it reads the state of processes
+        return Response(generate_latest(registry), headers=_FIELDS)
 
-    return ExactRoute("/metrics", respond)
+    return exact_route("/metrics", respond)
 
 
 def families(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from math import inf, isfinite
@@ -10,12 +9,13 @@ from typing import Any, Protocol
 
 from attrs import define, field
 from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from market_index import LiveIndex
 from market_index.errors import safe_repr
 from market_index.wire import format_time
-from market_index_http.bodies import JSON_FIELDS, NOT_STORED, Response, text_response
-from market_index_http.routes import ExactRoute
+from market_index_http.routes import exact_route
 from market_index_http.snapshots import require_live
 
 
@@ -110,7 +110,7 @@ class Health:
         return failed
 
 
-def probe_routes(live: LiveIndex, health: Health) -> list[ExactRoute]:
+def probe_routes(live: LiveIndex, health: Health) -> list[Route]:
     """Return the routes of the probes.
 
     - `/livez`: 200 as long as the process answers.
@@ -127,14 +127,14 @@ def probe_routes(live: LiveIndex, health: Health) -> list[ExactRoute]:
     if not isinstance(health, Health):
         raise TypeError(f"health must be a Health, such as Health(max_stale=30), got {safe_repr(health)}")
 
-    async def alive(request: Request) -> Response:
-        return _response(request, [], {"status": "alive"})
+    async def alive(_: Request) -> JSONResponse:
+        return _response([], {"status": "alive"})
 
-    async def ready(request: Request) -> Response:
+    async def ready(_: Request) -> JSONResponse:
         failed = health.failures()
-        return _response(request, failed, {"status": "not ready" if failed else "ready"})
+        return _response(failed, {"status": "not ready" if failed else "ready"})
 
-    async def details(request: Request) -> Response:
+    async def details(_: Request) -> JSONResponse:
         index, feed = live.current, health.feed
         published_at = index.published_at
         status: dict[str, object] = {
@@ -151,16 +151,15 @@ def probe_routes(live: LiveIndex, health: Health) -> list[ExactRoute]:
             "skipped_outputs": {} if feed is None else dict(feed.skipped_by_reason),
             "process": os.getpid(),
         }
-        return _response(request, health.failures(), status)
+        return _response(health.failures(), status)
 
-    return [ExactRoute("/healthz", details), ExactRoute("/livez", alive), ExactRoute("/readyz", ready)]
+    return [exact_route("/healthz", details), exact_route("/livez", alive), exact_route("/readyz", ready)]
 
 
-def _response(request: Request, failed: list[str], status: dict[str, object]) -> Response:
+def _response(failed: list[str], status: dict[str, object]) -> JSONResponse:
     if failed:
         status = {"error": "; ".join(failed), **status}
-    text = json.dumps(status, separators=(",", ":")).encode("ascii")
-    return text_response(request.scope, 503 if failed else 200, text, (*JSON_FIELDS, *NOT_STORED))
+    return JSONResponse(status, 503 if failed else 200, {"Cache-Control": "no-store"})
 
 
 def _rounded(seconds: float) -> float | None:

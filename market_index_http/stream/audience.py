@@ -11,7 +11,6 @@ from attrs import define, field
 from starlette.types import Receive, Send
 
 from market_index import LiveIndex
-from market_index_http.bodies import NOT_STORED
 from market_index_http.stream.shutdown import uvicorn_ends
 from market_index_http.stream.steps import NOTHING, PIECE_BYTES, Asked, Step, Version
 
@@ -28,7 +27,11 @@ CHECK_SECONDS: Final = 0.5
 """The interval of checks: of the clients, and whether uvicorn shuts down."""
 
 # nginx does not buffer a response with the last field.
-_FIELDS: Final = (*NOT_STORED, (b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"))
+_FIELDS: Final = (
+    (b"cache-control", b"no-store"),
+    (b"content-type", b"text/event-stream"),
+    (b"x-accel-buffering", b"no"),
+)
 
 
 @final

@@ -9,12 +9,14 @@ from typing import final
 
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from market_index import AssetId, InvalidAssetId, LiveIndex, Pair
 from market_index.errors import safe_repr
 from market_index_http.queries import parameter, require_small
-from market_index_http.routes import ExactRoute
+from market_index_http.responses import error_response
+from market_index_http.routes import exact_route
 from market_index_http.snapshots import require_live
 from market_index_http.stream.audience import Audience, Client
 from market_index_http.stream.steps import Asked
@@ -43,9 +45,9 @@ class Stream:
         self._limit = limit
         self._audiences: dict[AbstractEventLoop, Audience] = {}
 
-    def route(self) -> ExactRoute:
+    def route(self) -> Route:
         """Return the route for an app."""
-        return ExactRoute("/stream", self)
+        return exact_route("/stream", self)
 
     def __len__(self) -> int:
         return sum(len(audience.clients) for audience in list(self._audiences.values()))
@@ -59,17 +61,14 @@ class Stream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to a request with the stream that it asks for.
 
-        Raises:
-            HTTPException: 400 if a parameter is malformed, 426 if the response could not be delimited, 503 if there are
-                too many streams.
+        An error is 400 if a parameter is malformed, 426 if the response could not be delimited, 503 if there are too
+        many streams.
         """
-        client = Client(send, _asked(scope))
-        if scope["http_version"] == "1.0":
-            # A server sends a response without a length in chunks, which this client does not know.
-            fields = {"Upgrade": "HTTP/1.1", "Connection": "upgrade, close"}
-            raise HTTPException(426, "A stream requires HTTP/1.1", fields)
-        if len(self) >= self._limit:
-            raise HTTPException(503, f"Too many streams: the limit is {self._limit:,}", {"Retry-After": "5"})
+        try:
+            client = Client(send, self._asked(scope))
+        except HTTPException as error:
+            await error_response(error)(scope, receive, send)
+            return
         if scope["method"] == "HEAD":
             await client.start()
             await client.finish()
@@ -78,6 +77,16 @@ class Stream:
         with suppress(TimeoutError):
             async with client.timeout:
                 await self._serve(client, receive)
+
+    def _asked(self, scope: Scope) -> Asked:
+        asked = _asked(scope)
+        if scope["http_version"] == "1.0":
+            # A server sends a response without a length in chunks, which this client does not know.
+            fields = {"Upgrade": "HTTP/1.1", "Connection": "upgrade, close"}
+            raise HTTPException(426, "A stream requires HTTP/1.1", fields)
+        if len(self) >= self._limit:
+            raise HTTPException(503, f"Too many streams: the limit is {self._limit:,}", {"Retry-After": "5"})
+        return asked
 
     async def _serve(self, client: Client, receive: Receive) -> None:
         loop = asyncio.get_running_loop()

@@ -12,12 +12,12 @@ import pytest
 
 from market_index import LiveIndex, wire
 from market_index.wire import encode
-from market_index_http import bodies as http_bodies
-from market_index_http import create_app, snapshots
-from tests.asgi import request
+from market_index_http import create_app, responses, snapshots
+from market_index_http.endpoints import order_book
+from tests.asgi import request, scope_of
 from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, book, numbered_pair, target
 
-compress = vars(http_bodies)["compress"]  # that of isal, or else of zlib
+compress = vars(responses)["compress"]  # that of isal, or else of zlib
 
 GZIP = {"Accept-Encoding": "gzip"}
 
@@ -38,7 +38,7 @@ def test_each_value_is_encoded_and_compressed_once(monkeypatch: pytest.MonkeyPat
     sides, entries, packed = Counted(encode._levels_template), Counted(encode._entry), Counted(compress)
     monkeypatch.setattr(encode, "_levels_template", sides)
     monkeypatch.setattr(encode, "_entry", entries)
-    monkeypatch.setattr(http_bodies, "compress", packed)
+    monkeypatch.setattr(responses, "compress", packed)
     live = LiveIndex([book(number) for number in range(500)])
     app = create_app(live)
 
@@ -66,6 +66,24 @@ def test_each_value_is_encoded_and_compressed_once(monkeypatch: pytest.MonkeyPat
     assert 1 <= new_entries < 300
     live.publish(book(7, 31, spot="1"))
     assert calls_of_requests() == (2, 0, 0), "the pair list did not change"
+
+
+def test_a_client_cannot_fill_the_cache_of_queries():
+    """Only the canonical query has an entry, with raw colons or %3A."""
+    live = LiveIndex([MIDDLE])
+    snapshot = snapshots.Snapshots(live, b"no-cache").current()
+    where, base, quote = target(MIDDLE.pair), MIDDLE.pair.base, MIDDLE.pair.quote
+    canonical = where.partition("?")[2]
+    others = [
+        *(f"{canonical}&x={number}" for number in range(3)),
+        f"&{canonical}",
+        f"quote={quote}&base={base}",
+        canonical.replace(":", "%3a"),
+        canonical.replace("base", "%62ase"),
+    ]
+    for query in (*others, canonical, canonical.replace(":", "%3A")):
+        assert order_book(snapshot, scope_of(f"?{query}")) is snapshot.order_book(MIDDLE.pair)
+    assert {*snapshot.by_query} == {canonical.encode(), canonical.replace(":", "%3A").encode()}
 
 
 def test_tags_are_equal_in_every_process_and_with_every_history():

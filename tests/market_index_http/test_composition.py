@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 import market_index_http
 from market_index import LiveIndex, MarketIndex
 from market_index_http import create_app, operating, stream
-from market_index_http.operating import Health, Metrics, description_route, probe_routes
+from market_index_http.operating import CountResponses, Health, Metrics, description_route, probe_routes
 from market_index_http.stream import Stream
-from tests.asgi import request, response_of_call, scope_of
+from tests.asgi import request, request_cached, response_of_call, scope_of
 from tests.market_index_http.books import MIDDLE, PAIR_LIST, stock
 from tests.metrics import samples_of_text
 from tests.service import Client, served
@@ -32,7 +34,7 @@ def test_the_two_endpoints_import_nothing_else():
     program = """import sys, market_index_http
 print(*sorted(name for name in sys.modules if name.startswith(("market_index_http.", "prometheus"))))"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    names = ["app", "bodies", "order_book", "pair_list", "queries", "routes", "snapshots"]
+    names = ["app", "endpoints", "queries", "responses", "routes", "snapshots"]
     assert done.stdout.split() == [f"market_index_http.{name}" for name in names]
 
 
@@ -53,9 +55,16 @@ def test_the_description_is_of_the_routes_of_the_app(added: list[str], paths: li
 
 
 def test_the_public_names_are_those_of_all():
-    assert market_index_http.__all__ == ["create_app"]
+    assert market_index_http.__all__ == ["create_app", "find_response"]
     assert stream.__all__ == ["Stream"]
-    assert operating.__all__ == ["FeedStatus", "Health", "Metrics", "description_route", "probe_routes"]
+    assert operating.__all__ == [
+        "CountResponses",
+        "FeedStatus",
+        "Health",
+        "Metrics",
+        "description_route",
+        "probe_routes",
+    ]
     assert operating.Metrics is Metrics
     for module in (market_index_http, stream, operating):
         for name in module.__all__:
@@ -73,6 +82,10 @@ from market_index_http.operating import Metrics"""
     assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message} (prometheus_client is not installed)"
 
 
+async def fail(_: Any) -> PlainTextResponse:
+    raise RuntimeError
+
+
 async def own(_: Any) -> PlainTextResponse:
     return PlainTextResponse("the host's own")
 
@@ -83,29 +96,53 @@ def test_a_route_of_the_host_is_served_and_never_takes_the_place_of_an_endpoint(
     assert request(app, "/own").body == b"the host's own"
     assert request(app, "/trading-view/other").body == b"mounted"
     assert "pairs" in json.loads(request(app, PAIR_LIST).body)
-    for path in (PAIR_LIST, BOOK):
-        with pytest.raises(
-            ValueError, match=r"routes must not have the path of an endpoint, got Route\(path='/trading-"
-        ):
-            create_app(live, routes=[Route("/own", own), Route(path, own)])
-    with pytest.raises(AttributeError):
-        app.router.routes.insert(0, Route(PAIR_LIST, own))
+    assert request(create_app(live, routes=[Route(PAIR_LIST, own)]), PAIR_LIST).body != b"the host's own"
+    app.router.routes.insert(0, Route(PAIR_LIST, own))
+    assert request(app, PAIR_LIST).body == b"the host's own"
+    assert request_cached(app, BOOK) is None
 
 
-def test_what_is_no_route_and_no_function_is_rejected():
-    live, metrics = LiveIndex(), Metrics()
+@pytest.mark.parametrize("status", [204, 304])
+def test_an_exception_without_content_has_no_body(status: int):
+    """A body would be read as the start of the next response of the connection."""
+
+    async def none(_: Any) -> PlainTextResponse:
+        raise HTTPException(status, headers={"X-Own": "1"})
+
+    answer = request(create_app(LiveIndex(), routes=[Route("/none", none)]), "/none")
+    assert (answer.status, answer.headers, answer.body) == (status, {"x-own": "1"}, b"")
+
+
+def test_the_cache_control_of_an_error_of_the_host_is_kept():
+    async def gone(_: Any) -> PlainTextResponse:
+        raise HTTPException(410, headers={"cache-control": "max-age=60"})
+
+    answer = request(create_app(LiveIndex(), routes=[Route("/gone", gone)]), "/gone")
+    assert (answer.headers["cache-control"], answer.body) == ("max-age=60", b'{"error":"Gone"}')
+
+
+def test_a_post_of_the_host_at_the_path_of_an_endpoint_is_reached():
+    app = create_app(LiveIndex(), routes=[Route(BOOK, own, methods=["POST"])])
+    assert request(app, BOOK, "POST").body == b"the host's own"
+    assert request(app, BOOK).status == 400
+
+
+def test_what_is_no_route_is_rejected():
+    live = LiveIndex()
     wrong: Any
     for wrong in ([Stream(live)], [probe_routes(live, Health())], ["/own"]):
         with pytest.raises(TypeError, match=r"routes must contain routes, such as Stream\(live\).route\(\), got "):
             create_app(live, routes=wrong)
-    wrong = metrics
-    with pytest.raises(TypeError, match="on_response must be None or a function, got <"):
-        create_app(live, on_response=wrong)
 
 
 @pytest.mark.parametrize(
     "use",
-    [create_app, Stream, lambda live: probe_routes(live, Health()), lambda live: Metrics().watch(live)],
+    [
+        create_app,
+        Stream,
+        lambda live: probe_routes(live, Health()),
+        lambda live: Metrics().watch(create_app(LiveIndex()), live),
+    ],
     ids=["create_app", "Stream", "probe_routes", "watch"],
 )
 @pytest.mark.parametrize("wrong", [None, MarketIndex(), [MIDDLE]], ids=["None", "MarketIndex", "list"])
@@ -120,8 +157,8 @@ def test_a_wrong_health_or_label_is_rejected_before_a_request():
         with pytest.raises(TypeError, match="health must be a Health, such as "):
             probe_routes(LiveIndex(), wrong)
     for wrong in (None, 5, b"api", ["api"]):
-        with pytest.raises(TypeError, match="app must be a str, got "):
-            Metrics().watch(LiveIndex(), app=wrong)
+        with pytest.raises(TypeError, match="name must be a str, got "):
+            Metrics().watch(create_app(LiveIndex()), LiveIndex(), name=wrong)
 
 
 @pytest.mark.parametrize("limit", [0, -5, 2.5, True, "9", None])
@@ -146,8 +183,8 @@ class TestMetrics:
     def test_each_app_has_series_of_its_own(self):
         live, other, metrics, registry = LiveIndex([MIDDLE]), LiveIndex(), Metrics(), CollectorRegistry()
         registry.register(metrics)
-        own = create_app(live, on_response=metrics.watch(live, app="own"))
-        public = create_app(other, routes=[metrics.route()], on_response=metrics.watch(other, app="public"))
+        own = metrics.watch(create_app(live), live, name="own")
+        public = metrics.watch(create_app(other, routes=[metrics.route()]), other, name="public")
         for app, where in ((own, PAIR_LIST), (own, "/nowhere"), (public, PAIR_LIST), (public, PAIR_LIST)):
             request(app, where)
         for text in (generate_latest(registry).decode(), request(public, "/metrics").body.decode()):
@@ -161,20 +198,34 @@ class TestMetrics:
 
     def test_duplicates_are_rejected_before_a_scrape(self):
         metrics, registry = Metrics(), CollectorRegistry()
-        metrics.watch(LiveIndex())
-        with pytest.raises(ValueError, match="app must differ from the labels of the other apps, got ''"):
-            metrics.watch(LiveIndex())
+        app, live = create_app(LiveIndex()), LiveIndex()
+        metrics.watch(app, live)
+        with pytest.raises(ValueError, match="name must differ from the labels of the other apps, got ''"):
+            metrics.watch(app, live)
         registry.register(metrics)
         with pytest.raises(ValueError, match="Duplicated timeseries"):
             registry.register(Metrics())
 
-    @pytest.mark.parametrize("root_path", ["", "/", "/trading"])
-    def test_a_response_is_counted_by_its_route(self, root_path: str):
+    @pytest.mark.parametrize("root_path", ["", "/api"])
+    def test_a_response_is_counted_by_the_path_of_a_route(self, root_path: str):
+        """Also below middleware that copies the scope, and of a nested app that has the path of a route."""
         found: list[tuple[str, int]] = []
-        app = create_app(LiveIndex(), on_response=lambda *response: found.append(response))
-        for path, method in ((PAIR_LIST, "GET"), (PAIR_LIST, "POST"), (BOOK, "GET"), ("/nowhere", "GET")):
-            response_of_call(app, scope_of(path, method) | {"root_path": root_path})
-        assert found == [(PAIR_LIST, 200), (PAIR_LIST, 405), (BOOK, 400), ("", 404)]
+
+        def copying(inner: Any) -> Any:
+            async def call(scope: Any, receive: Any, send: Any) -> None:
+                await inner(dict(scope), receive, send)
+
+            return call
+
+        nested = Mount("/nested", create_app(LiveIndex()))
+        adapter = create_app(LiveIndex(), routes=[nested, Route("/fails", fail)], middleware=[Middleware(copying)])
+        app = CountResponses(adapter, lambda *response: found.append(response))
+        for path in (PAIR_LIST, BOOK, "/nowhere", f"/nested{PAIR_LIST}", "/fails"):
+            response_of_call(app, scope_of(root_path + path) | {"root_path": root_path})
+        response_of_call(app, scope_of(root_path + PAIR_LIST, "POST") | {"root_path": root_path})
+        assert found == [
+            *((PAIR_LIST, 200), (BOOK, 400), ("other", 404), ("other", 200), ("/fails", 500), (PAIR_LIST, 405)),
+        ]
 
 
 def test_a_stream_is_not_sent_in_chunks_to_a_client_that_knows_none():

@@ -19,14 +19,18 @@ from attrs import evolve
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from market_index import Freshness, LiveIndex, OrderBook
 from market_index.strategies import invalid_asset_id_texts, order_books, pairs
 from market_index_http import create_app
 from market_index_http.operating import Health
-from market_index_http.routes import file_route
+from market_index_http.responses import Body
+from market_index_http.routes import exact_route
 from tests.apps import composed
-from tests.asgi import request, request_cached
+from tests.asgi import request, request_cached, response_of_call, scope_of
 from tests.feed_state import FeedState
 from tests.market_index_http.books import MIDDLE, fetch, numbered_pair, stock, target
 from tests.market_index_http.model import ORDER_BOOK, PAIR_LIST, Asked, accepts_gzip, expected
@@ -132,6 +136,7 @@ class Contract(RuleBasedStateMachine):
         assert answer.status == wanted.status
         if wanted.status != 200:
             assert answer.headers["content-type"] == "application/json"
+            assert answer.headers["cache-control"] == "no-store"
             assert answer.headers.keys().isdisjoint({"etag", "location"})
             if wanted.status == 405:
                 assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
@@ -203,11 +208,20 @@ TestContract = Contract.TestCase
 TestContract.settings = settings(settings(), max_examples=settings().max_examples // 2, stateful_step_count=20)
 
 
+def file_route(path: str, content: bytes) -> Route:
+    body = Body.constant(content)
+
+    async def respond(request: Request) -> Response:
+        return body.response(request.scope)
+
+    return exact_route(path, respond)
+
+
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     files = [file_route("/file", b"content" * 200)]
     app = composed(LiveIndex([MIDDLE]), health=Health(FeedState()), others=files)
-    with served(app, stock(app)) as service:
+    with served(app) as service:
         yield service
 
 
@@ -221,6 +235,7 @@ def error_message(answer: HttpResponse, status: int) -> str:
     """Return the message of an error response. Its status and body must be those of the contract."""
     assert answer.status == status
     assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["cache-control"] == "no-store"
     assert answer.headers.keys().isdisjoint({"etag", "location"})
     assert list(answer.json) == ["error"]
     return str(answer.json["error"])
@@ -267,6 +282,14 @@ def test_an_excessive_target_is_400_and_the_connection_is_closed(service: Servic
             # Any idle connection is closed later.
             assert answer.headers["connection"] == "close"
             assert client.socket.recv(1) == b""
+
+
+@pytest.mark.parametrize(("version", "closed"), [("1.0", True), ("1.1", True), ("2", False), ("3", False)])
+def test_no_field_of_the_connection_is_sent_by_later_versions(version: str, closed: bool):
+    """HTTP/2 forbids it (RFC 9113, 8.2.2)."""
+    scope = scope_of(f"{PAIR_LIST}?{'&' * 32}") | {"http_version": version}
+    answer = response_of_call(create_app(LiveIndex()), scope)
+    assert (answer.status, "connection" in answer.headers) == (400, closed)
 
 
 @pytest.mark.decision(18, 21)

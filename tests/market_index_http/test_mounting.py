@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from prometheus_client import Info
-from starlette._utils import get_route_path
 from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import PlainTextResponse
@@ -21,7 +19,7 @@ from starlette.routing import Mount, Route
 
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair
 from market_index_http import create_app
-from tests.asgi import request_cached, response_of_call, scope_of
+from tests.asgi import request_cached
 from tests.command import SAMPLE
 from tests.market_index_http.books import PAIR_LIST, stock
 from tests.metrics import samples_of
@@ -131,35 +129,6 @@ def test_middleware_of_the_app_sees_every_request():
         with served(app, server) as service:
             for target in (PAIR_LIST, PAIR_LIST, "/trading-view/order-book", "/nowhere"):
                 assert service.request(target).headers["x-stamp"] == "seen"
-
-
-BOOK_OF_ONE = f"/trading-view/order-book?base={ONE.pair.base}&quote=ADA"
-
-
-@pytest.mark.parametrize("prefix", ["", "/", "/api", "/trading", "/trading-view"])
-@pytest.mark.parametrize(("target", "key"), [(PAIR_LIST, "pairs"), (BOOK_OF_ONE, "bids")])
-def test_under_every_root_path_the_endpoint_is_that_of_starlette(prefix: str, target: str, key: str):
-    app = create_app(LiveIndex([ONE]))
-    path = prefix + target.partition("?")[0]
-    found = 0
-    for root_path in (*(path[:end] for end in range(len(path) + 1)), "/other", f"{path}/", "//", "/API"):
-        scope = scope_of(prefix + target) | {"root_path": root_path}
-        is_found = get_route_path(scope) == target.partition("?")[0]
-        found += is_found
-        answer = response_of_call(app, scope)
-        assert answer.status == (200 if is_found else 404), root_path
-        assert (key in json.loads(answer.body)) is is_found
-    assert found
-
-
-@pytest.mark.parametrize("root_path", ["/", "/t", "/trading", "/trading-", "/trading-view"])
-def test_a_host_with_a_root_path_that_ends_within_a_segment_answers_books(root_path: str):
-    for make_host in (starlette_host, fastapi_host):
-        host = make_host("", create_app(LiveIndex([ONE])))
-        for target, key in ((PAIR_LIST, "pairs"), (BOOK_OF_ONE, "bids")):
-            answer = response_of_call(host, scope_of(target) | {"root_path": root_path})
-            assert answer.status == 404 or key in json.loads(answer.body)
-            assert (answer.status == 404) is (root_path == "/trading-view")
 
 
 def test_only_a_live_index_is_served():

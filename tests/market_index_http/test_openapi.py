@@ -71,7 +71,7 @@ def service(feed: FeedState) -> Iterator[Service]:
     live = LiveIndex(open_feed(SAMPLE).read().values())
     live.update([], freshness=Freshness("slot 145000000"))
     app = composed(live, stream=True, health=Health(feed, max_stale=60), metrics=True, openapi=True)
-    app.add_middleware(WithShortStreams)
+    app.adapter.add_middleware(WithShortStreams)
     with served(app) as service:
         yield service
 
@@ -105,7 +105,7 @@ def test_it_describes_every_route_of_the_app():
 
     assert {path for path in CONTRACT["paths"] if path.startswith("/trading-view/")} == paths(create_app(LiveIndex()))
     whole = composed(LiveIndex(), stream=True, health=Health(), metrics=True, openapi=True)
-    assert CONTRACT["paths"].keys() == paths(whole) - {"/openapi.json"}
+    assert CONTRACT["paths"].keys() == paths(whole.adapter) - {"/openapi.json"}
 
 
 def assert_described(path: str, answer: httpx.Response) -> None:

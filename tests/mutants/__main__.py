@@ -51,7 +51,7 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
         "market_index/wire/decode": ["decode"],
         "market_index/wire/encode": ["encode", "decode"],
         "market_index/wire/json_value": ["decode"],
-        "market_index_http/bodies": ["bodies", "contract"],
+        "market_index_http/responses": ["bodies", "contract"],
     }.items()
 }
 # fmt: on

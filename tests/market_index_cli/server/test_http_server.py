@@ -8,6 +8,7 @@ import resource
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from itertools import pairwise
 from threading import Event
 from typing import Any
@@ -21,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 from market_index import LiveIndex
 from market_index_cli.server import http_server
 from market_index_cli.server.http_server import HEAD_SECONDS, MAX_HEAD_BYTES, Server, connections_allowed
-from market_index_http import create_app
+from market_index_http import create_app, find_response
 from tests.market_index_cli.server.fakes import Loop, connected
 from tests.service import Client, Restartable, Service, served
 from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually
@@ -174,7 +175,8 @@ class TestInvalid:
 
 @pytest.fixture
 def server() -> Server:
-    return Server(create_app(LiveIndex()), max_connections=3)
+    app = create_app(LiveIndex())
+    return Server(app, respond=partial(find_response, app), max_connections=3)
 
 
 class TestTime:
@@ -314,7 +316,7 @@ def test_a_server_works_each_second_while_it_serves_and_ends_with_its_shutdown_c
     counts: list[int] = []
     ended = Event()
     app = create_app(LiveIndex())
-    server = Server(app, on_second=counts.append, on_shutdown=ended.set)
+    server = Server(app, respond=partial(find_response, app), on_second=counts.append, on_shutdown=ended.set)
     with served(app, server) as service, closing(Client(service.port)) as client:
         assert client.request("/trading-view/pair-list").status == 200
         eventually(lambda: 1 in counts)

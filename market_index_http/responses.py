@@ -1,14 +1,17 @@
-"""Response bodies with an entity tag: plain, compressed once for all clients that accept gzip, or 304."""
+"""Responses: errors, and bodies with an entity tag, which are compressed once for all clients that accept gzip."""
 
 from __future__ import annotations
 
 import re
 import zlib
 from hashlib import blake2b
-from typing import Final, Self, TypeAlias, final
+from typing import Final, NamedTuple, Self, TypeAlias, final
 
-from attrs import define
-from starlette.types import Message, Receive, Scope, Send
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Scope
+
+from market_index.wire import error_to_json
 
 try:
     from isal.isal_zlib import compress  # takes a fifth to a third of the time
@@ -30,28 +33,18 @@ Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Header fields of a response, their names in lower case."""
 
 JSON_FIELDS: Final[Fields] = ((b"content-type", b"application/json"),)
-NOT_STORED: Final[Fields] = ((b"cache-control", b"no-store"),)
 
 
-@final
-@define(eq=False)
-class Response:
-    """A whole response, as an ASGI application. It refers only to its messages: a replaced body can be freed."""
+def error_response(error: HTTPException) -> Response:
+    """Return the response of an error: `{"error": <message>}`, which no cache stores.
 
-    start: Message
-    body: Message
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the messages."""
-        del scope, receive  # the request was read, and its body is ignored
-        await send(self.start)
-        await send(self.body)
-
-
-def text_response(scope: Scope, status: int, text: bytes, fields: Fields = JSON_FIELDS) -> Response:
-    """Return a response with a text and header fields. The response to HEAD has the same fields and no body."""
-    start = {"type": "http.response.start", "status": status, "headers": [*fields, _content_length(text)]}
-    return Response(start, {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else text})
+    Without `no-store`, a cache may store a 404 (RFC 9110, 15.5.5): a new pair would stay unknown.
+    """
+    if error.status_code < 200 or error.status_code in {204, 304}:  # they have no content (RFC 9110, 6.4.1)
+        return Response(status_code=error.status_code, headers=error.headers)
+    response = Response(error_to_json(error.detail), error.status_code, error.headers, "application/json")
+    response.headers.setdefault("Cache-Control", "no-store")
+    return response
 
 
 @final
@@ -67,32 +60,27 @@ class Body:
         cache_control: The header field of the same name.
     """
 
-    __slots__ = ("_gzip", "_plain", "digest")
+    __slots__ = ("_content_fields", "_gzip", "_plain", "_tag", "_validators", "digest", "text")
 
     def __init__(
         self, text: bytes, digest: bytes, content_fields: Fields = JSON_FIELDS, cache_control: bytes = b"no-cache"
     ) -> None:
+        self.text: Final = text
         self.digest: Final = digest
-        fields = (
-            (b"etag", b'W/"%b"' % digest.hex().encode("ascii")),
+        self._tag = b'"%b"' % digest.hex().encode("ascii")
+        self._validators: Fields = (
+            (b"etag", b"W/" + self._tag),
             (b"cache-control", cache_control),
             (b"vary", b"Accept-Encoding"),
-            *content_fields,
-            _content_length(text),
         )
-        # The header fields and the text of each encoding. Formatting them takes longer than the rest of a response.
-        self._plain: tuple[Fields, bytes] = fields, text
-        self._gzip: tuple[Fields, bytes] | None = None
+        self._content_fields = content_fields
+        self._plain = self._encoded(text)
+        self._gzip: _Encoded | None = None
 
     @classmethod
     def constant(cls, text: bytes, content_fields: Fields = JSON_FIELDS) -> Self:
         """Return the body of a constant text, such as a file of the web page."""
         return cls(text, blake2b(text, digest_size=16).digest(), content_fields)
-
-    @property
-    def text(self) -> bytes:
-        """The plain body."""
-        return self._plain[1]
 
     def response(self, scope: Scope, fields: Fields = ()) -> Response:
         """Return the response to a request, with header fields that do not depend on the body."""
@@ -102,32 +90,45 @@ class Body:
                 accept_encoding += b"," + value
             elif name == b"if-none-match":
                 if_none_match += b"," + value
-        own_fields, text = self._plain
         if if_none_match and self._matches(if_none_match):
-            start = {"type": "http.response.start", "status": 304, "headers": [*own_fields[:3], *fields]}
-            return Response(start, {"type": "http.response.body", "body": b""})
-        if accept_encoding and len(text) >= MIN_GZIP_BYTES and accepts_gzip(accept_encoding):
+            return _Prepared(304, [*self._validators, *fields], b"")
+        encoded = self._plain
+        if accept_encoding and len(self.text) >= MIN_GZIP_BYTES and accepts_gzip(accept_encoding):
             if self._gzip is None:
-                self._gzip = _compressed(own_fields, text)
-            own_fields, text = self._gzip
-        # A new list for each response: middleware may add to it.
-        start = {"type": "http.response.start", "status": 200, "headers": [*own_fields, *fields]}
-        return Response(start, {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else text})
+                packed = compress(self.text, _GZIP_LEVEL, _GZIP_WBITS)
+                self._gzip = self._encoded(packed, (b"content-encoding", b"gzip"))
+            encoded = self._gzip
+        return _Prepared(200, [*encoded.fields, *fields], encoded.content)
+
+    def _encoded(self, content: bytes, *more: tuple[bytes, bytes]) -> _Encoded:
+        length = (b"content-length", b"%d" % len(content))
+        return _Encoded((*self._validators, *self._content_fields, length, *more), content)
 
     def _matches(self, if_none_match: bytes) -> bool:
-        tag = self._plain[0][0][1].removeprefix(b"W/")
         return if_none_match.strip(b", \t") == b"*" or (
-            tag in if_none_match and tag in _ENTITY_TAG.findall(if_none_match)
+            self._tag in if_none_match and self._tag in _ENTITY_TAG.findall(if_none_match)
         )
 
 
-def _compressed(fields: Fields, text: bytes) -> tuple[Fields, bytes]:
-    packed = compress(text, _GZIP_LEVEL, _GZIP_WBITS)
-    return (*fields[:-1], _content_length(packed), (b"content-encoding", b"gzip")), packed
+class _Encoded(NamedTuple):
+    """The content of a 200 in one encoding, and its header fields."""
+
+    fields: Fields
+    content: bytes
 
 
-def _content_length(text: bytes) -> tuple[bytes, bytes]:
-    return b"content-length", b"%d" % len(text)
+@final
+class _Prepared(Response):
+    """A response whose header fields are formatted already. Formatting them takes longer than the rest of a response.
+
+    It refers to no `Body`, so a replaced one can be freed while its last response is sent.
+    """
+
+    def __init__(self, status: int, fields: list[tuple[bytes, bytes]], content: bytes) -> None:
+        self.status_code = status
+        self.raw_headers = fields  # a list of its own: middleware may add to it
+        self.body = content
+        self.background = None
 
 
 def accepts_gzip(accept_encoding: bytes) -> bool:
