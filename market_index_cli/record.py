@@ -13,7 +13,7 @@ from market_index_feeds import Recorder
 from market_index_feeds.sources import LINES, kind_of
 
 
-@click.command
+@click.command(context_settings={"auto_envvar_prefix": "MARKET_INDEX"})
 @FEED
 @click.argument("recording", metavar="FILE")
 @HEADERS

@@ -13,29 +13,40 @@ import click
 from market_index_cli.console import interrupt_on_sigterm, loading
 from market_index_cli.errors import feed_errors
 from market_index_cli.logs import LOG, log_with_times
-from market_index_cli.options import FEED, HEADERS, LOG_FORMAT, LOG_LEVEL, STORE, WAIT, opened
+from market_index_cli.options import HEADERS, LOG_FORMAT, LOG_LEVEL, WAIT, opened
 from market_index_feeds import Feed, Receipt, Store, mirror, open_store
-from market_index_feeds.sources import Contents, kind_of
+from market_index_feeds.sources import Contents, kind_of, open_keeper
 
 
-@click.command
-@FEED
-@STORE
+def _feed_and_store(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    feed = os.environ.get("MARKET_INDEX_FEED")
+    found = (feed, *names) if feed and len(names) == 1 else names
+    if len(found) != 2:
+        raise click.UsageError("FEED and STORE must be given, or STORE alone with the variable MARKET_INDEX_FEED")
+    return found
+
+
+@click.command(context_settings={"auto_envvar_prefix": "MARKET_INDEX"})
+@click.argument("names", metavar="[FEED] STORE", nargs=-1, callback=_feed_and_store)
 @WAIT
 @HEADERS
 @LOG_FORMAT
 @LOG_LEVEL
-def relay(source: str, target: str, *, wait: float, headers: Path | None, log_format: str, log_level: str) -> None:
+def relay(names: tuple[str, str], *, wait: float, headers: Path | None, log_format: str, log_level: str) -> None:
     """Keep STORE the same as FEED.
 
     STORE becomes equal to each version of FEED, until a signal or the end of FEED. A pair that FEED does not have is
-    retracted; while a record of FEED is invalid, only if FEED had it before. No other program may publish into STORE.
-    While STORE cannot be written, the relay retries. A stream of order books is published, not relayed.
+    retracted; while a record of FEED is invalid, only if FEED had it before. No other program may publish into STORE,
+    but a second relay may run: it waits, and takes over within 15 seconds if the first one ends. While STORE cannot be
+    written, the relay retries. A stream of order books is published, not relayed.
+
+    The variable MARKET_INDEX_FEED can name FEED instead, for example if it contains a password.
 
     \b
     Example:
       market-index relay market.db nats://127.0.0.1:4222/books
     """
+    source, target = names
     # `realpath` resolves links and relative paths, and compares URLs as texts.
     if os.path.realpath(source) == os.path.realpath(target):
         raise click.UsageError("STORE must be another one than FEED")
@@ -44,7 +55,9 @@ def relay(source: str, target: str, *, wait: float, headers: Path | None, log_fo
             raise click.UsageError(
                 "FEED must have all pairs of STORE, got a stream of order books: use market-index publish"
             )
-        mirror_logged("relaying %s into %s: %d pairs, revision %d", feed, lambda: open_store(target, wait=wait))
+        event = "relaying %s into %s: %d pairs, revision %d"
+        with open_keeper(target) as keeper:
+            mirror_logged(event, feed, lambda: open_store(target, wait=wait), keeper.is_keeping)
 
 
 @contextmanager
@@ -60,7 +73,9 @@ def opened_until_signal(source: str, headers: Path | None, log_format: str, log_
         sys.exit(error.exit_code)
 
 
-def mirror_logged(event: str, feed: Feed, open_target: Callable[[], Store]) -> None:
+def mirror_logged(
+    event: str, feed: Feed, open_target: Callable[[], Store], is_keeping: Callable[[], bool] = lambda: True
+) -> None:
     """Make a target equal to a feed until an exception ends it, and log when it is equal for the first time.
 
     `event` is the text of the log, for the feed, the target, the number of pairs, and the number of the position.
@@ -77,4 +92,4 @@ def mirror_logged(event: str, feed: Feed, open_target: Callable[[], Store]) -> N
                 pairs = 0 if feed.version is None else len(feed.version.index)
                 LOG.info(event, feed.source, target.name, pairs, receipt.position.number)
 
-        mirror(feed, open_target, progress=progress, on_written=on_written)
+        mirror(feed, open_target, progress=progress, on_written=on_written, is_keeping=is_keeping)

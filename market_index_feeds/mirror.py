@@ -36,6 +36,7 @@ def mirror(
     *,
     progress: Progress | None = None,
     on_written: Callable[[Store, Receipt], object] | None = None,
+    is_keeping: Callable[[], bool] = lambda: True,
 ) -> frozenset[Pair]:
     """Make a target equal to each version of a feed, until the feed ends or is closed.
 
@@ -50,6 +51,8 @@ def mirror(
             hold the lock of the event. Let it raise an exception, such as `KeyboardInterrupt`.
         progress: Called while the source is loaded.
         on_written: Called after the first version, and after each further one that differs from the target.
+        is_keeping: Returns whether this mirror keeps the target, called before each version. Otherwise another one
+            does, and nothing is written (decision 40).
 
     Returns:
         The pairs whose current books are left out.
@@ -60,9 +63,12 @@ def mirror(
             these, errors are logged, and the next version is written.
     """
     stop = stop or Event()
-    copy, failure, backoff = _Copy(open_target), None, 0.0
+    copy, failure, backoff = _Copy(open_target, is_keeping), None, 0.0
     with closing(copy), closing(feed.versions(stop, progress)) as versions:
         for version in versions:
+            if not is_keeping():
+                copy.close()
+                continue
             try:
                 receipt = copy.write(version)
             except StoreError as error:
@@ -91,10 +97,10 @@ class _Copy:
     the earlier books of their pairs, if any.
     """
 
-    def __init__(self, open_target: Callable[[], Store]) -> None:
+    def __init__(self, open_target: Callable[[], Store], is_keeping: Callable[[], bool]) -> None:
         self.is_new: bool = True
         self.left_out: dict[Pair, OrderBook] = {}
-        self._open_target = open_target
+        self._open_target, self._is_keeping = open_target, is_keeping
         self._target: Store | None = None
         self._content: Version | None = None
         # The last index of the source, and all pairs that the source had so far.
@@ -125,7 +131,7 @@ class _Copy:
                 receipt = self._write(version)
             except Conflict as error:
                 conflicts += 1
-                if conflicts == MAX_CONFLICTS:
+                if conflicts == MAX_CONFLICTS or not self._is_keeping():
                     raise
                 LOG.warning("%s; making it equal again", error)
                 self._content = None

@@ -23,6 +23,7 @@ from market_index.errors import missing_extra, safe_repr
 from market_index_feeds.book_lines import BookLines
 from market_index_feeds.errors import FeedError, StoreError, reason_of
 from market_index_feeds.feed import Feed
+from market_index_feeds.keeper import FileKeeper, Keeper
 from market_index_feeds.names import STANDARD_INPUT, shown_file, shown_name
 from market_index_feeds.orders import DEFAULT_HISTORY, Orders
 from market_index_feeds.recording import SAMPLE, Replay
@@ -72,6 +73,7 @@ class Kind:
         contents: What a source of this kind contains.
         open_source: Opens a source. Its `is_stream` says whether it can be read only once.
         open_store: Opens a store by its name, with the arguments of `open_store`; None if it is no store.
+        open_keeper: Opens the keeper of a store by its name.
         prefix: How its names begin. A kind with neither a prefix nor a scheme is known by its file.
         schemes: The schemes of its URLs, in lower case.
         options: The options that may follow the last `?` of a name. Each function converts the text of one, or raises
@@ -86,6 +88,7 @@ class Kind:
     contents: Contents
     open_source: Callable[[Opening], Source]
     open_store: Callable[..., Store] | None = None
+    open_keeper: Callable[[str], Keeper] = FileKeeper
     prefix: str = ""
     schemes: tuple[str, ...] = ()
     options: Mapping[str, Callable[[str], Any]] = field(factory=dict)
@@ -245,15 +248,8 @@ def open_store(
         StoreError: The store cannot be opened, its kind is not known, or an argument is not valid.
     """
     name = os.fspath(target)
-    try:
-        kind = kind_of(name)
-    except FeedError as error:
-        raise StoreError(str(error)) from None
-    if kind is LINES and name != STANDARD_INPUT:
-        kind = SQLITE  # a new file, or one that it rejects
+    kind, open_medium = _store_kind(name)
     shown = kind.shown(name)
-    if kind.open_store is None:
-        raise StoreError(f"a store must be a file such as market.db, or a bucket, got {kind.noun}: {safe_repr(shown)}")
     if type(wait) not in {int, float} or not wait >= 0:
         raise StoreError(f"{shown} cannot be opened: wait must be 0 or more seconds, got {safe_repr(wait)}")
     if "\0" in name:
@@ -263,7 +259,28 @@ def open_store(
             f"{shown} cannot be opened: synchronous must be 'full' or 'normal', got {safe_repr(synchronous)}"
         )
     with kind.requirements(name, StoreError):
-        return kind.open_store(name, wait=wait, synchronous=synchronous, create=create)
+        return open_medium(name, wait=wait, synchronous=synchronous, create=create)
+
+
+def open_keeper(target: str) -> Keeper:
+    """Return the keeper of the store that `target` names. Raises `StoreError`, as `open_store`."""
+    kind, _ = _store_kind(target)
+    with kind.requirements(target, StoreError):
+        return kind.open_keeper(target)
+
+
+def _store_kind(name: str) -> tuple[Kind, Callable[..., Store]]:
+    """Return the kind of a store, and what opens it. Raises `StoreError`."""
+    try:
+        kind = kind_of(name)
+    except FeedError as error:
+        raise StoreError(str(error)) from None
+    if kind is LINES and name != STANDARD_INPUT:
+        kind = SQLITE  # a new file, or one that it rejects
+    if kind.open_store is None:
+        shown = safe_repr(kind.shown(name))
+        raise StoreError(f"a store must be a file such as market.db, or a bucket, got {kind.noun}: {shown}")
+    return kind, kind.open_store
 
 
 # What opens each kind. Each imports what needs an extra when it is called.
@@ -326,6 +343,12 @@ def _open_bucket_store(name: str, *, wait: float, synchronous: Synchronous, crea
             f"{safe_repr(synchronous)} (its servers determine its durability)"
         )
     return open_nats_store(name, wait=wait, create=create)
+
+
+def _open_bucket_keeper(name: str) -> Keeper:
+    from market_index_feeds.nats.keeper import open_bucket_keeper  # noqa: PLC0415  # it needs the extra `nats`
+
+    return open_bucket_keeper(name)
 
 
 def _open_lines(opening: Opening) -> Source:
@@ -424,6 +447,14 @@ KINDS: Final = (
         extra="follow",
         takes_headers=True,
     ),
-    Kind("a bucket", Contents.COPY, _open_bucket, _open_bucket_store, schemes=("nats", "tls"), extra="nats"),
+    Kind(
+        "a bucket",
+        Contents.COPY,
+        _open_bucket,
+        _open_bucket_store,
+        _open_bucket_keeper,
+        schemes=("nats", "tls"),
+        extra="nats",
+    ),
 )
 """All kinds of feeds and stores."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event
 
@@ -13,7 +14,7 @@ import pytest
 
 from market_index import ADA, LiveIndex, wire
 from market_index_feeds import Store, open_feed, open_store, replay
-from tests.command import running
+from tests.command import COMMAND, Running, running, started
 from tests.faults.actors import (
     BLOCKS,
     KILLS,
@@ -172,3 +173,83 @@ def is_part_of_a_line(line: bytes) -> bool:
     except ValueError:
         return True
     return False
+
+
+@contextmanager
+def relays(tmp_path: Path, source: str, target: str) -> Iterator[Callable[[], Running]]:
+    """Yield a function that starts another relay."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(
+            started(tmp_path / f"errors {len(list(tmp_path.iterdir()))}", COMMAND, "relay", source, target)
+        )
+
+
+@contextmanager
+def followed(target: str) -> Iterator[list[int]]:
+    """Yield the generations of all versions that a reader shows, in order; -1: one of several changes."""
+    is_over, shown = Event(), [1]
+
+    def follow() -> None:
+        for version in open_feed(target).versions(is_over):
+            try:
+                shown.append(generation_of(version.index))
+            except AssertionError:
+                shown.append(-1)
+
+    thread = in_thread(follow)
+    try:
+        yield shown
+    finally:
+        is_over.set()
+        thread.join(DEADLINE_SECONDS)
+
+
+@pytest.fixture(params=["file", "bucket"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    found = str(request.getfixturevalue("bucket") if request.param == "bucket" else tmp_path / "target.db")
+    with open_store(found) as store:
+        store.publish(*books(1))
+    return found
+
+
+def killed_keeper(both: list[Running], published: list[int], shown: list[int]) -> Running:
+    """Kill the relay that keeps the store, and return the other one once it has taken over."""
+    eventually(lambda: any("relaying" in one.stderr for one in both))
+    keeping, waiting = sorted(both, key=lambda one: "relaying" not in one.stderr)
+    eventually(lambda: "waiting, because process" in waiting.stderr)
+    keeping.process.kill()
+    after = published[-1]
+    eventually(lambda: shown[-1] > after)
+    assert "taking over" in waiting.stderr
+    return waiting
+
+
+@pytest.mark.decision(40)
+@one_or_many
+def test_a_waiting_relay_takes_over_from_a_killed_one(tmp_path: Path, store: Store, target: str, kills: int):
+    with relays(tmp_path, store.name, target) as start, publishing(store) as published, followed(target) as shown:
+        pair_of_relays = [start(), start()]
+        for _ in range(kills):
+            waiting = killed_keeper(pair_of_relays, published, shown)
+            pair_of_relays = [waiting, start()]
+    assert shown == sorted(shown), "no version of a former keeper comes back, and none is mixed"
+
+
+@pytest.mark.thorough
+@pytest.mark.decision(40)
+def test_a_suspended_relay_of_a_bucket_is_replaced_and_writes_nothing_more(tmp_path: Path, store: Store, bucket: str):
+    with open_store(bucket) as target:
+        target.publish(*books(1))
+    with relays(tmp_path, store.name, bucket) as start, publishing(store) as published, followed(bucket) as shown:
+        suspended = start()
+        eventually(lambda: "relaying" in suspended.stderr)
+        other = start()
+        eventually(lambda: "waiting, because process" in other.stderr)
+        suspended.process.send_signal(signal.SIGSTOP)
+        eventually(lambda: "relaying" in other.stderr)
+        suspended.process.send_signal(signal.SIGCONT)
+        eventually(lambda: "waiting, because" in suspended.stderr)
+        after = published[-1]
+        eventually(lambda: shown[-1] > after)
+        assert other.stderr.count("waiting") == 1
+    assert shown == sorted(shown)

@@ -24,6 +24,7 @@ class Mirroring:
         self.receipts: list[Receipt] = []
         self.left_out: frozenset[object] = frozenset()
         self.opened = 0
+        self.is_keeping = True
 
     def open(self) -> Store:
         self.opened += 1
@@ -39,7 +40,9 @@ class Mirroring:
             assert target is self.target
             self.receipts.append(receipt)
 
-        self.left_out = mirror(Feed(self.source), self.open, Ticks(), on_written=on_written)
+        self.left_out = mirror(
+            Feed(self.source), self.open, Ticks(), on_written=on_written, is_keeping=lambda: self.is_keeping
+        )
 
 
 @pytest.fixture
@@ -129,6 +132,27 @@ def test_a_target_that_always_conflicts_is_tried_again_later(mirroring: Mirrorin
     conflict = "memory was not written to: others have changed it"
     assert caplog.messages.count(f"{conflict}; making it equal again") == 9
     assert f"{conflict}; retrying" in caplog.messages
+
+
+@pytest.mark.decision(40)
+def test_a_mirror_that_loses_its_turn_within_a_write_undoes_nothing(mirroring: Mirroring):
+    """As a process that is suspended there, while another one takes over."""
+    mirroring.start()
+    mirroring.source.step()
+
+    def take_over() -> None:
+        mirroring.target.on_update, mirroring.is_keeping = None, False
+        mirroring.target.index = mirroring.target.index.with_books(book(1, 9))
+        mirroring.target.number += 1
+
+    mirroring.target.on_update = take_over
+    mirroring.source.publish(book(1, 2))
+    mirroring.source.step()
+    mirroring.source.step()
+    assert spots(mirroring.target.index) == {1: "9"}
+    mirroring.is_keeping = True
+    mirroring.source.step()
+    assert spots(mirroring.target.index) == {1: "2"}
 
 
 def test_the_first_error_of_the_target_is_raised(mirroring: Mirroring):

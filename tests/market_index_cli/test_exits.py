@@ -103,6 +103,10 @@ EXITS = """
     publish new.db recording --as-of x
 2 FEED must have all pairs of STORE, got a stream of order books: use market-index publish
     relay - new.db
+2 FEED and STORE must be given, or STORE alone with the variable MARKET_INDEX_FEED
+    relay
+    relay new.db
+    relay books.ndjson new.db other.db
 2 STORE must be another one than FEED
     relay market.db market.db
     relay market.db ./market.db
@@ -350,8 +354,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def contents(folder: Path) -> tuple[set[str], MarketIndex, Freshness]:
-    """Return the names of the files, without the logs of stores, and the books of the store with their freshness."""
-    names = {one.name for one in folder.iterdir() if not re.search(r"\.db-(wal|shm)$", one.name)}
+    """Return the names of the files, without logs and locks of stores, and the books of the store."""
+    names = {one.name for one in folder.iterdir() if not re.search(r"\.db-(wal|shm)$|\.keeper$", one.name)}
     index = open_feed(folder / "market.db").read()
     return names, index, index.freshness
 

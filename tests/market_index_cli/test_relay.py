@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from pathlib import Path
 
@@ -32,6 +33,16 @@ def test_a_store_feeds_another_until_a_signal_ends_it(
             eventually(lambda: len(open_feed(target).read()) == 15)
         assert relay.end() == 0
         assert relay.stderr.count("\n") == 1, "later changes are not logged"
+
+
+def test_variables_name_the_feed_and_the_format_of_the_log(tmp_path: Path, store: Path):
+    """A command line is visible to other users, and the URL of a feed may contain a password."""
+    invoke("publish", store, SAMPLE)
+    variables = {"MARKET_INDEX_FEED": str(store), "MARKET_INDEX_LOG_FORMAT": "json"}
+    with running(tmp_path, tmp_path / "target.db", command="relay", **variables) as relay:
+        eventually(lambda: "relaying" in relay.stderr)
+        message = json.loads(relay.stderr)["message"]
+        assert message == f"relaying {store} into {tmp_path / 'target.db'}: 13 pairs, revision 1"
 
 
 def test_sigterm_cancels_what_an_event_loop_runs_also_in_a_background_job():

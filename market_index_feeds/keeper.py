@@ -1,0 +1,115 @@
+"""Who keeps a store: one relay, while others wait to take over (decision 40).
+
+Two relays into one store would undo each other's changes for ever. So each has a `Keeper`, and writes only while
+`is_keeping` is true. A keeper of a file holds the lock of another file beside it, which ends with its process. See
+`market_index_feeds.nats.keeper` for a bucket.
+
+A process can lose its turn between this question and its write: it is suspended, and another one takes over. Its write
+then fails, because it expects the position that the store had before (`Conflict`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Self, final
+
+from market_index_feeds.errors import StoreError, reason_of
+from market_index_feeds.file_lock import try_lock
+from market_index_feeds.names import shown_name
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class Keeper(ABC):
+    """The turn to keep a store. Only one of all keepers of a store has it. Close it when done.
+
+    `name` is that of the store, without credentials.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._was_keeping: bool | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def is_keeping(self) -> bool:
+        """Take the turn if it is free. Return whether this keeper has it. A change is logged.
+
+        Raises `StoreError` if the first attempt fails.
+        """
+        is_keeping = self._take()
+        if is_keeping != self._was_keeping:
+            if not is_keeping:
+                LOG.warning("%s: waiting, because %s", self.name, self._obstacle())
+            elif self._was_keeping is not None:
+                LOG.warning("%s: taking over", self.name)
+        self._was_keeping = is_keeping
+        return is_keeping
+
+    @abstractmethod
+    def _take(self) -> bool:
+        """Take the turn if it is free. Return whether this keeper has it. Raises `StoreError`."""
+
+    @abstractmethod
+    def _obstacle(self) -> str:
+        """Return why this keeper does not have the turn."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give the turn back. Closing twice does no harm."""
+
+
+@final
+class FileKeeper(Keeper):
+    """The turn to keep a file: the lock of `market.db.keeper`, which stays and contains the id of the last process.
+
+    The paths of links to one file are one path.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(shown_name(os.fspath(path)))
+        self._path = Path(f"{os.path.realpath(path)}.keeper")
+        self._file = -1
+
+    def _take(self) -> bool:
+        try:
+            if self._file >= 0 and not self._is_in_place():
+                self.close()
+            if self._file < 0:
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            is_keeping = try_lock(self._file)
+            if is_keeping and not self._was_keeping:
+                os.ftruncate(self._file, 0)
+                os.pwrite(self._file, b"%d\n" % os.getpid(), 0)
+        except OSError as error:
+            self.close()
+            if self._was_keeping is None:
+                reason = reason_of(error, "to read and write it, and to write its folder")
+                raise StoreError(f"{self.name} cannot be opened: {self._path.name}: {reason}") from None
+            return False
+        return is_keeping
+
+    def _is_in_place(self) -> bool:
+        """Return whether the locked file is still at its path: it may have been removed by hand."""
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(self._file), self._path.stat())
+        return False
+
+    def _obstacle(self) -> str:
+        with suppress(OSError, ValueError):
+            return f"process {int(self._path.read_bytes())} keeps it"
+        return "another process keeps it"
+
+    def close(self) -> None:
+        """Give the turn back. The lock file stays: another process may be waiting for its lock."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
