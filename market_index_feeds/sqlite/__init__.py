@@ -19,9 +19,9 @@ Theory of operation
   them (`file_watch`). What other programs write is noticed a little later.
 - Before SQLite 3.51.3, a checkpoint that runs while another connection commits may damage the file. So a store moves
   its log into the file with a second connection, while the first one is in a write transaction, so that no process can
-  commit.
+  commit. `close` also empties the log: a checkpoint that waits for the lock of writers.
 - SQLite begins the log anew only at a change that finds all of it moved, and no reader in it. Beside readers that are
-  always reading, that needs a pause, which a store makes once the log is long.
+  always reading, that needs a pause, which a store makes once the log is long. The pauses get longer, up to 1 second.
 """
 
 from market_index_feeds.sqlite.file import Synchronous, is_sqlite

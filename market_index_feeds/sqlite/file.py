@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from time import sleep
 from typing import Final, Literal, TypeAlias
 
 from market_index_feeds.errors import Busy, FeedError, reason_of
-from market_index_feeds.file_lock import try_lock
 from market_index_feeds.sqlite.log import belongs_to, state_of, state_of_file
 
 SUFFIXES: Final = {".db", ".sqlite", ".sqlite3"}
@@ -30,7 +27,7 @@ Identity: TypeAlias = tuple[int, int]
 
 _BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
-_CREATE: Final = "remove it, then market-index publish STORE BOOKS creates a store"
+_CREATE: Final = "market-index publish STORE BOOKS makes a store of it"
 _REPUBLISH: Final = (
     "write its books with the release that made it (market-index dump OLD.db > books.ndjson), and publish them into"
     " a new store (market-index publish NEW.db books.ndjson)"
@@ -41,20 +38,16 @@ PAGE_BYTES: Final = 8192
 """A book of 50 levels a side fits a page."""
 
 # `last` is the first table, so that its row is in the second page.
-_SCHEMA: Final = f"""
-PRAGMA page_size = {PAGE_BYTES};
-PRAGMA journal_mode = WAL;
-BEGIN;
-CREATE TABLE last (
-    id INTEGER PRIMARY KEY, follows INTEGER NOT NULL, revision INTEGER NOT NULL, token TEXT NOT NULL,
-    as_of TEXT, published_at TEXT, books INTEGER NOT NULL, digest BLOB NOT NULL
-);
-CREATE TABLE books (pair TEXT NOT NULL UNIQUE, revision INTEGER NOT NULL, digest BLOB NOT NULL, body TEXT);
-CREATE INDEX books_by_revision ON books (revision);
-CREATE TABLE changes (revision INTEGER PRIMARY KEY, token TEXT NOT NULL);
-PRAGMA application_id = {APPLICATION_ID};
-COMMIT;
-"""
+_SCHEMA: Final = (
+    """CREATE TABLE last (
+        id INTEGER PRIMARY KEY, follows INTEGER NOT NULL, revision INTEGER NOT NULL, token TEXT NOT NULL,
+        as_of TEXT, published_at TEXT, books INTEGER NOT NULL, digest BLOB NOT NULL
+    )""",
+    "CREATE TABLE books (pair TEXT NOT NULL UNIQUE, revision INTEGER NOT NULL, digest BLOB NOT NULL, body TEXT)",
+    "CREATE INDEX books_by_revision ON books (revision)",
+    "CREATE TABLE changes (revision INTEGER PRIMARY KEY, token TEXT NOT NULL)",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+)
 
 
 class Connection:
@@ -154,28 +147,27 @@ def require_file(path: Path) -> None:
         raise FeedError("No such file or directory (market-index publish or relay creates it)")
 
 
-def create_file(path: Path) -> None:
-    """Create an empty store, unless another process is faster. No process sees an incomplete one."""
+def create_file(path: Path, wait: float) -> None:
+    """Create a store where there is no file, or an empty one. Another process may do so at the same time.
+
+    It is one transaction, so that the next call repeats it if this process is killed.
+    """
+    if path.exists() and _identity(path) and path.stat().st_size:
+        return
     if path.suffix.lower() in _TEXT_SUFFIXES:
         raise FeedError(f"a store must be a SQLite file such as {path.stem}.db, got the name of a text file")
-    path = Path(os.path.realpath(path))
-    log = Path(f"{path}-wal")
+    log = Path(f"{os.path.realpath(path)}-wal")
+    log.parent.stat()  # SQLite does not report that a folder is missing
     if log.exists() and log.stat().st_size:
         # SQLite would remove it.
         raise FeedError(f"the file is missing, but its log ({log.name}) exists: put the file back, or remove the log")
-    folder = os.open(path.parent, os.O_RDONLY)
-    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
-    try:
-        with closing(sqlite3.connect(f"{new.as_uri()}?mode=rwc", uri=True, isolation_level=None)) as connection:
-            connection.executescript(_SCHEMA)
-        # Not by a link, because a process that is killed would leave a file with two names.
-        while not try_lock(folder):
-            sleep(0.001)
-        if not path.exists():
-            new.rename(path)
-    finally:
-        os.close(folder)
-        new.unlink(missing_ok=True)
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=rwc", uri=True, timeout=wait, isolation_level=None)) as sqlite:
+        sqlite.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        sqlite.execute("BEGIN IMMEDIATE")
+        if sqlite.execute("PRAGMA schema_version").fetchone() == (0,):
+            for statement in _SCHEMA:
+                sqlite.execute(statement)
+        sqlite.execute("COMMIT")
 
 
 @contextmanager

@@ -27,7 +27,10 @@ MAX_LOG_BYTES: Final = 24 * 1024 * 1024
 """Above this length of the log, a store lets readers finish before it moves the log."""
 
 READER_SECONDS: Final = 0.1
-"""About how long a busy reader needs for the changes of one read. Meanwhile no process can commit."""
+"""The first pause for readers. Each further one is twice as long. Meanwhile no process can commit."""
+
+MAX_READER_SECONDS: Final = 1.0
+"""The longest pause. The log grows beside readers that always read, if each read takes longer."""
 
 _CLOSE_WAIT_SECONDS: Final = 0.1
 
@@ -54,13 +57,13 @@ class SqliteStore(Store):
     ) -> None:
         super().__init__(shown_name(os.fspath(path)), wait)
         self._path = Path(path).absolute()
-        self._log_bytes, self._log_began = 0, b""
+        self._log_bytes, self._log_began, self._pause = 0, b"", READER_SECONDS
         with self._errors("cannot be opened"), errors(self._path):
             self._open(synchronous, create=create)
 
     def _open(self, synchronous: Synchronous, *, create: bool) -> None:
-        if create and not self._path.exists():
-            create_file(self._path)
+        if create:
+            create_file(self._path, self._wait)
         require_file(self._path)
         # It reads nothing yet: a connection that has read a log copies it into the file when it is closed.
         self._connection = Connection(self._path, "rw", self._wait)
@@ -117,32 +120,40 @@ class SqliteStore(Store):
 
     def _close(self) -> None:
         """Move the log into the file, unless another program prevents that, and close it."""
-        self._checkpointer.close()
-        with suppress(sqlite3.Error):
-            if self._connection.is_in_place:
-                # So that another file may be renamed over it while it has readers.
-                self._connection.sqlite.execute(f"PRAGMA busy_timeout = {int(_CLOSE_WAIT_SECONDS * 1000)}")
-                self._connection.sqlite.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._connection.close()
+        with closing(self._connection), closing(self._checkpointer), suppress(sqlite3.Error):
+            for one in (self._connection, self._checkpointer):
+                one.sqlite.execute(f"PRAGMA busy_timeout = {int(_CLOSE_WAIT_SECONDS * 1000)}")
+            with self._connection.transaction("BEGIN IMMEDIATE"):
+                is_in_place = self._connection.is_in_place
+                is_moved = is_in_place and self._checkpoint()[1]
+            if is_moved:
+                # So that another file may be renamed over it while it has readers. It waits for the lock of writers.
+                self._checkpointer.sqlite.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _move_log(self, more_bytes: int) -> None:
         """Move the log into the file if it is large enough."""
         if self._log_bytes >= LOG_BYTES:
             # A transaction of its own: the next one begins the log anew only if all of it was moved before.
             with self._connection.transaction("BEGIN IMMEDIATE"):
-                is_long, began = self._checkpoint() > MAX_LOG_BYTES, self._log_beginning()
+                is_long, began = self._checkpoint()[0] > MAX_LOG_BYTES, self._log_beginning()
                 if is_long and began == self._log_began:
                     # Readers have prevented that. Let them finish: new ones read only the file once all of it is moved.
                     for _ in range(3):
-                        sleep(READER_SECONDS)
+                        sleep(self._pause)
                         self._checkpoint()
+                    self._pause = min(2 * self._pause, MAX_READER_SECONDS)
+                else:
+                    self._pause = READER_SECONDS
             self._log_bytes, self._log_began = 0, began
         self._log_bytes += more_bytes
 
-    def _checkpoint(self) -> int:
-        """Move what no reader needs of the log into the file. Return the length of the log in bytes."""
-        _, frames, _ = self._checkpointer.sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        return int(frames) * PAGE_BYTES
+    def _checkpoint(self) -> tuple[int, bool]:
+        """Move what no reader needs of the log into the file, within a write transaction.
+
+        Return the length of the log in bytes, and whether all of it was moved.
+        """
+        _, frames, moved = self._checkpointer.sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        return frames * PAGE_BYTES, frames == moved
 
     def _log_beginning(self) -> bytes:
         """Return the part of the log's header that SQLite changes when it begins the log anew."""

@@ -77,10 +77,8 @@ class SqliteSource(Source):
                     progress(0, 0)
                 found.add(*row)
         found.end(is_whole=is_whole)
-        # While anything is damaged, all rows are read after each change.
-        self._file, self._position = connection.file, None if found.invalid else change.position
         self.reject_new({record: error for record, _, error in found.invalid.values()})
-        return self.derive(
+        version = self.derive(
             [book for book in found.content.values() if book is not None],
             [pair for pair, book in found.content.items() if book is None],
             invalid={pair for _, pair, _ in found.invalid.values()},
@@ -88,6 +86,9 @@ class SqliteSource(Source):
             freshness=change.freshness,
             position=change.position,
         )
+        # Last, so that a read that is interrupted is repeated. While anything is damaged, all rows are read each time.
+        self._file, self._position = connection.file, None if found.invalid else change.position
+        return version
 
     @contextmanager
     def _open(self) -> Iterator[Connection]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import shutil
@@ -23,7 +24,7 @@ import pytest
 from market_index import Freshness, LiveIndex, wire
 from market_index.errors import safe_repr
 from market_index_feeds import FeedError, StoreBusy, StoreError, file_watch, open_feed, open_store
-from market_index_feeds.sqlite import SqliteStore, Synchronous, is_sqlite, log, publishing, rows
+from market_index_feeds.sqlite import SqliteStore, Synchronous, file, is_sqlite, log, publishing, rows
 from tests.feeds.contract.medium import Reader
 from tests.feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
@@ -678,6 +679,39 @@ class TestPublishers:
         assert [publisher.exitcode for publisher in publishers] == [0] * 8
         assert read(path) == {number: str(number) for number in range(1, 9)}
 
+    def test_another_program_cannot_keep_a_store_from_being_created(self, path: Path):
+        """Any user who can read the folder can lock it."""
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            open_store(path, wait=0).close()
+        finally:
+            os.close(folder)
+
+    def test_a_creation_that_is_killed_is_repeated_by_the_next(self, path: Path):
+        killed = get_context("fork").Process(target=create_and_die, args=(path,))
+        killed.start()
+        killed.join()
+        assert killed.exitcode == -signal.SIGKILL
+        with pytest.raises(FeedError, match="got an empty file: market-index publish STORE BOOKS makes a store of it"):
+            open_feed(path)
+        with open_store(path) as store:
+            store.publish(book(1, 1))
+        assert [one.name for one in path.parent.iterdir()] == ["market.db"]
+        assert read(path) == {1: "1"}
+
+    def test_a_store_that_is_closed_beside_another_writer_moves_nothing(self, filled: Path):
+        """Before SQLite 3.51.3, that may damage the file."""
+        with closing(sqlite3.connect(filled, isolation_level=None)) as other:
+            store = open_store(filled)
+            store.publish(book(1, 9))
+            before = filled.read_bytes()
+            other.execute("BEGIN IMMEDIATE")
+            store.close()
+            assert filled.read_bytes() == before
+            other.execute("ROLLBACK")
+            assert read(filled) == CONTENT | {1: "9"}
+
     def test_the_log_is_moved_into_the_file_beside_readers_and_publishers(
         self, filled: Path, tmp_path: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):
@@ -700,8 +734,9 @@ class TestPublishers:
             assert Path(f"{filled}-wal").stat().st_size < spot * 5 * 8192
             eventually(lambda: spots(live) == {1: str(spot), 2: str(spot), 3: "3"})
 
+    @pytest.mark.parametrize("read_seconds", [0.0, 0.5])
     def test_readers_that_are_always_reading_do_not_let_the_log_grow(
-        self, filled: Path, monkeypatch: pytest.MonkeyPatch
+        self, filled: Path, monkeypatch: pytest.MonkeyPatch, read_seconds: float
     ):
         """SQLite restarts the log only while no reader is in it: the publisher gives readers time to finish."""
 
@@ -712,10 +747,16 @@ class TestPublishers:
 
         with closing(sqlite3.connect(filled)) as one, closing(sqlite3.connect(filled)) as two:
             readers = one, two
+            ends_at = {one: 0.0, two: read_seconds / 2}
+            now = 0.0
 
-            def let_finish(_: float) -> None:
+            def let_finish(seconds: float) -> None:
+                nonlocal now
+                now += seconds
                 for reader in readers:
-                    next_read(reader)
+                    if now >= ends_at[reader]:
+                        next_read(reader)
+                        ends_at[reader] = now + read_seconds
 
             monkeypatch.setattr(publishing, "LOG_BYTES", 100_000)
             monkeypatch.setattr(publishing, "MAX_LOG_BYTES", 1_000_000)
@@ -723,10 +764,11 @@ class TestPublishers:
             with open_store(filled, synchronous="normal") as store:
                 for number in range(1, 300):
                     # One of them is reading at each moment.
-                    next_read(readers[number % 2])
+                    if not read_seconds:
+                        next_read(readers[number % 2])
                     store.publish(book(1, number))
                 assert Path(f"{filled}-wal").stat().st_size < 2_000_000
-            let_finish(0)
+            let_finish(1)
             assert read(filled)[1] == "299"
 
     def test_a_reader_that_is_far_behind_reads_all_rows(self, filled: Path, monkeypatch: pytest.MonkeyPatch):
@@ -740,6 +782,17 @@ class TestPublishers:
             assert spots(reader.index) == {1: "1", 3: "3", 4: "19"}
 
 
+def create_and_die(path: Path) -> None:
+    """Create a store in a process that is killed in the middle."""
+
+    def statements() -> Iterator[str]:
+        yield from schema[:2]
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    schema, vars(file)["_SCHEMA"] = file._SCHEMA, statements()
+    open_store(path)
+
+
 def publish_once(path: Path, number: int) -> None:
     with open_store(path, wait=DEADLINE_SECONDS) as store:
         store.publish(book(number, number))
@@ -750,7 +803,7 @@ class TestOpening:
         ("make", "reason"),
         [
             (lambda path: None, "No such file or directory"),
-            (lambda path: path.touch(), "must be a store, got an empty file: remove it, then market-index publish"),
+            (lambda path: path.touch(), "must be a store, got an empty file: market-index publish STORE BOOKS makes a"),
             (lambda path: path.mkdir(), "must be a regular file"),
             (os.mkfifo, "must be a regular file"),
             (lambda path: path.write_bytes(b"\0 not a store\n" * 99), "file is not a database"),

@@ -229,9 +229,9 @@ EXITS = """
     book other.db ADA IUSD --watch
     publish other.db books.ndjson
     retract other.db ADA IUSD
-3 empty.db cannot be opened: it must be a store, got an empty file: remove it, then market-index publish STORE BOOKS *
+3 empty.db cannot be opened: it must be a store, got an empty file: market-index publish STORE BOOKS makes a store of it
     serve empty.db
-    publish empty.db books.ndjson
+    publish empty.db
 3 text cannot be opened: file is not a database (lines of order books need another name, such as text.ndjson)
     publish text books.ndjson
     relay books.ndjson text
