@@ -20,7 +20,6 @@ from market_index_cli.logs import log_plainly
 from market_index_cli.options import HEADERS, STORE, WAIT, converted, opened
 from market_index_feeds import (
     BookLines,
-    BookTooLarge,
     Change,
     Feed,
     FeedError,
@@ -236,16 +235,12 @@ class _Lines:
 
     def _write(self, write: Callable[..., Receipt], books: Collection[OrderBook], freshness: Freshness | None) -> None:
         """Write books, but leave out those above a limit of the store, and an as_of that may not be true then."""
-        self.hides_as_of = bool(freshness and freshness.as_of and (self.so_far.invalid or self.left_out))
-        known = freshness.without_as_of() if freshness is not None and self.hides_as_of else freshness
-        try:
-            receipt = write(books, freshness=known)
-        except BookTooLarge as error:
-            click.echo(f"{error}; leaving it out", err=True)
-            self.left_out.update(error.pairs)
-            self._write(write, [book for book in books if book.pair not in error.pairs], freshness)
-        else:
-            self.summary.add(self.store(), receipt)
+        is_known = not (self.so_far.invalid or self.left_out)
+        known = freshness if is_known or freshness is None else freshness.without_as_of()
+        receipt = write(books, freshness=known, leave_out=True)
+        self.left_out.update(book.pair for book in receipt.left_out)
+        self.hides_as_of = bool(freshness and freshness.as_of and receipt.freshness.as_of is None)
+        self.summary.add(self.store(), receipt)
 
     def _require(self, holds: object, rule: str) -> None:
         if not holds:

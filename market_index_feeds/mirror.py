@@ -1,8 +1,8 @@
 """Makes a target equal to each version of a feed: the loop of a relay and of a recorder (decision 34).
 
 A mirror reads its target once. Then it writes the difference between what the target contains and the next version, in
-one transaction. At each version, so at least every two seconds, it compares the position of the target with that of its
-last change, to find other writers. After their changes, and after an error, it reads the target again.
+one transaction. Once a second, it compares the position of the target with that of its last change, to find other
+writers. After their changes, and after an error, it reads the target again.
 
 A version may lack a pair because its record is invalid. So while a record is invalid, the mirror retracts only pairs
 that it has seen in the source. The others stay in the target, and in the difference to the next version.
@@ -13,17 +13,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import closing
+from math import inf
 from threading import Event
+from time import monotonic
 from typing import Final
 
 from market_index import MarketIndex, OrderBook, Pair
 from market_index_feeds.backoff import next_backoff
-from market_index_feeds.errors import BookTooLarge, Conflict, StoreError
+from market_index_feeds.errors import Conflict, StoreError
 from market_index_feeds.feed import Feed
 from market_index_feeds.source import Progress, Version
 from market_index_feeds.store import Receipt, Store
 
 LOG: Final = logging.getLogger(__name__)
+
+CHECK_SECONDS: Final = 1.0
+"""Interval between two questions for the position of the target, however often the source yields a version."""
 
 MAX_CONFLICTS: Final = 10
 """How often a mirror reads its target again for one version. Then it waits, as after an error."""
@@ -103,6 +108,7 @@ class _Copy:
         self._open_target, self._is_keeping = open_target, is_keeping
         self._target: Store | None = None
         self._content: Version | None = None
+        self._check_at = -inf
         # The last index of the source, and all pairs that the source had so far.
         self._source_index = MarketIndex()
         self._seen: set[Pair] = set()
@@ -135,42 +141,40 @@ class _Copy:
                     raise
                 LOG.warning("%s; making it equal again", error)
                 self._content = None
-            except BookTooLarge as error:
-                if not self.left_out.keys() >= set(error.pairs):
-                    LOG.warning("%s; leaving it out", error)
-                self.left_out |= {pair: version.index[pair] for pair in error.pairs}
             else:
-                self.left_out = self._still_left_out(version.index)
                 self.is_new = False
                 return receipt
 
-    def _still_left_out(self, index: MarketIndex) -> dict[Pair, OrderBook]:
-        return {pair: book for pair, book in self.left_out.items() if index.get(pair) is book}
-
     def _write(self, version: Version) -> Receipt | None:
-        target, content = self.target, self._content
+        target, content, index = self.target, self._content, version.index
         if content is None:
             content = self._content = target.read()
-        elif target.position != content.position:
-            raise Conflict(f"{target.name} was changed by another program")
-        index, before = version.index, content.index
-        left_out = self._still_left_out(index)
+        elif monotonic() >= self._check_at:
+            self._check_at = monotonic() + CHECK_SECONDS
+            if target.position != content.position:
+                raise Conflict(f"{target.name} was changed by another program")
+        left_out = self.left_out = {pair: book for pair, book in self.left_out.items() if index.get(pair) is book}
+        before = content.index
         changed, removed = index.changes_since(before)
-        books = [book for book in changed if book.pair not in left_out and before.get(book.pair) != book]
+        books = [book for book in changed if book.pair not in left_out]
         retract = [pair for pair in removed if pair in self._seen] if version.invalid else list(removed)
         freshness = index.freshness.without_as_of() if left_out else index.freshness
-        is_equal = not left_out and len(retract) == len(removed)
-        if is_equal and content.invalid:
-            receipt: Receipt | None = target.replace(index.values(), freshness)
-        elif books or retract or freshness != before.freshness:
-            receipt = target.update(books, retract, freshness, after=content.position)
+        if content.invalid and not left_out and len(retract) == len(removed):
+            receipt = target.replace(index.values(), freshness, leave_out=True)
+            self._content = None
+            self.left_out = {book.pair: book for book in receipt.left_out}
+            return receipt
+        if books or retract or freshness != before.freshness:
+            receipt = target.update(books, retract, freshness, after=content.position, leave_out=True)
         elif self.is_new and content.position is not None:
             receipt = Receipt(position=content.position, freshness=before.freshness)
         else:
-            receipt = None
+            return None
+        if receipt.left_out:
+            left_out.update((book.pair, book) for book in receipt.left_out)
+            freshness = freshness.without_as_of()
         # Derived from the index of the source, so that the next difference costs only what changes.
         stay = [before[pair] for pair in set(removed).difference(retract).union(left_out) if pair in before]
         after = index.without(*left_out).with_books(*stay).with_freshness(freshness)
-        position = content.position if receipt is None else receipt.position
-        self._content = Version(after, frozenset() if is_equal else content.invalid, position)
+        self._content = Version(after, content.invalid, receipt.position)
         return receipt

@@ -16,20 +16,26 @@ a store in the middle of a call of the same thread, the medium is closed at the 
 
 from __future__ import annotations
 
+import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from threading import RLock
-from typing import Final, Self
+from functools import partial
+from threading import RLock, get_ident
+from typing import Final, Self, TypeVar
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from market_index import Freshness, InvalidOrderBook, MarketIndex, OrderBook, Pair, wire
 from market_index.errors import safe_repr
 from market_index_feeds.errors import BookTooLarge, Busy, Conflict, FeedError, StoreBusy, StoreError, reason_of
 from market_index_feeds.source import Position, Version, utc_now
+
+LOG: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 WAIT_SECONDS: Final = 5.0
 """The default timeout of a writer that waits for others."""
@@ -43,13 +49,14 @@ class Receipt:
     """What was written: the numbers of `published` books and `retracted` pairs.
 
     `position` and `freshness` are those of the store after the change. The numbers of positions increase with each
-    change.
+    change. `left_out` has the books that exceed a limit of the store, if the change was to leave them out.
     """
 
     published: int = 0
     retracted: int = 0
     position: Position = field(kw_only=True, repr=False)
     freshness: Freshness = field(kw_only=True, repr=False)
+    left_out: tuple[OrderBook, ...] = field(default=(), kw_only=True, repr=False)
 
 
 @frozen
@@ -104,9 +111,10 @@ class Store(ABC):
         self.name = name
         self._wait = min(wait, MAX_WAIT_SECONDS)
         self._process = os.getpid()
-        # Reentrant, because a signal handler may close the store.
+        # Reentrant, because a signal handler may close the store. `_caller` is the thread that is in the medium.
         self._lock = RLock()
-        self._is_open, self._is_in_call = True, False
+        self._caller: int | None = None
+        self._is_open = True
 
     def __enter__(self) -> Self:
         return self
@@ -163,16 +171,14 @@ class Store(ABC):
 
         Raises `StoreError`.
         """
-        with self._turn("cannot be read"):
-            return self._position()
+        return self._in_turn("cannot be read", self._position)
 
     def read(self) -> Version:
         """Return the content, with its position. Only what changed since the last call is read.
 
         If nothing was ever published, the index is empty. Raises `StoreError`.
         """
-        with self._turn("cannot be read"):
-            return self._read()
+        return self._in_turn("cannot be read", self._read)
 
     def publish(self, *books: OrderBook) -> Receipt:
         """Store these books; each replaces the stored book of its pair. Raises as `update`."""
@@ -189,16 +195,18 @@ class Store(ABC):
         freshness: Freshness | None = None,
         *,
         after: Position | None = None,
+        leave_out: bool = False,
     ) -> Receipt:
         """Retract pairs and store books, in one transaction. If a pair is in both, it gets its book.
 
         `freshness` is that of all books of the store from now on; None: the as_of is unchanged. Without a publish time,
         it gets the wall clock of this machine. An update without books and pairs is a heartbeat: it shows that the
-        publisher is alive. With `after`, nothing is written if the store was changed after this position.
+        publisher is alive. With `after`, nothing is written if the store was changed after this position. With
+        `leave_out`, books above a limit of the store are logged and left out, and a given as_of is withheld then.
 
         Raises:
             Conflict: The store was changed after the position `after`.
-            BookTooLarge: A book exceeds a limit of the store.
+            BookTooLarge: A book exceeds a limit of the store, without `leave_out`.
             StoreError: The change cannot be written.
             UnknownOutcome: It is not known whether the change was written.
             InvalidOrderBook: A value of `books` is not an order book, or one of `retract` not a `Pair`.
@@ -206,15 +214,18 @@ class Store(ABC):
         """
         by_pair = _by_pair(books)
         pairs = _checked_pairs(retract).difference(by_pair)
-        return self._change(by_pair, freshness, after, retract=pairs)
+        return self._change(CheckedChange(by_pair, {}, pairs, freshness), after, leave_out=leave_out)
 
-    def replace(self, books: Iterable[OrderBook], freshness: Freshness | None = None) -> Receipt:
+    def replace(
+        self, books: Iterable[OrderBook], freshness: Freshness | None = None, *, leave_out: bool = False
+    ) -> Receipt:
         """Make these books the whole content: every other pair is retracted, and invalid records are removed.
 
         A book that is equal to the stored one is not written again, and is not counted. `freshness` of None: the as_of
-        is not known. Raises as `update`.
+        is not known. `leave_out` as for `update`; pairs that are left out are retracted. Raises as `update`.
         """
-        return self._change(_by_pair(books), freshness, None, is_whole=True)
+        change = CheckedChange(_by_pair(books), {}, freshness=freshness, is_whole=True)
+        return self._change(change, None, leave_out=leave_out)
 
     def close(self) -> None:
         """Close the store, after the calls of other threads. Closing twice does no harm.
@@ -226,56 +237,61 @@ class Store(ABC):
         with self._lock:
             if self._is_open:
                 self._is_open = False
-                if not self._is_in_call:
+                if self._caller is None:
                     self._close()
 
-    def _change(
-        self,
-        books: dict[Pair, OrderBook],
-        freshness: Freshness | None,
-        after: Position | None,
-        *,
-        retract: frozenset[Pair] = frozenset(),
-        is_whole: bool = False,
-    ) -> Receipt:
+    def _change(self, change: CheckedChange, after: Position | None, *, leave_out: bool) -> Receipt:
+        freshness = change.freshness
         if freshness is not None:
             MarketIndex().with_freshness(freshness)  # raises InvalidFreshness
-        bodies = {pair: self._encoded(book) for pair, book in books.items()}
-        limit = self._max_body_bytes
+        bodies, limit = {pair: self._encoded(book) for pair, book in change.books.items()}, self._max_body_bytes
         if large := tuple(pair for pair, body in bodies.items() if len(body) > limit):
             others = f" and those of {len(large) - 1} others" if len(large) > 1 else ""
-            raise BookTooLarge(
+            problem = (
                 f"{self.name} does not accept the book of {large[0]}{others}: it must be stored in at most {limit} "
-                f"bytes, got {len(bodies[large[0]])}; nothing was written",
-                large,
+                f"bytes, got {len(bodies[large[0]])}"
             )
-        with self._turn("was not written to"):
-            return self._write(CheckedChange(books, bodies, retract, freshness, is_whole), after)
+            if not leave_out:
+                raise BookTooLarge(f"{problem}; nothing was written", large)
+            LOG.warning("%s; leaving it out", problem)
+            freshness = freshness and freshness.without_as_of()
+        left_out = tuple(change.books[pair] for pair in large)
+        change = evolve(
+            change,
+            books={pair: book for pair, book in change.books.items() if pair not in large},
+            bodies={pair: body for pair, body in bodies.items() if pair not in large},
+            freshness=freshness,
+        )
+        receipt = self._in_turn("was not written to", partial(self._write, change, after))
+        return evolve(receipt, left_out=left_out)
 
-    @contextmanager
-    def _turn(self, action: str) -> Iterator[None]:
-        """Wait until no other thread is in the medium, check that it can be used, and convert its errors."""
+    def _in_turn(self, action: str, work: Callable[[], T]) -> T:
+        """Return the result of work in the medium, while no other thread is in it. Convert its errors."""
         if os.getpid() != self._process:
             # It would share a connection with the other process.
             raise StoreError(f"{self.name} was opened before a fork: open it in the process that publishes")
-        if not self._lock.acquire(timeout=self._wait):
-            raise self._busy(action)
+        if self._caller == get_ident():
+            raise StoreError(f"{self.name}: this thread is in the middle of another change")
         try:
-            if self._is_in_call:
-                raise StoreError(f"{self.name}: this thread is in the middle of another change")
+            if not self._lock.acquire(timeout=self._wait):
+                raise self._busy(action)
             if not self._is_open:
                 raise StoreError(f"{self.name} is closed")
-            self._is_in_call = True
+            self._caller = get_ident()
             try:
                 with self._errors(action):
-                    yield
+                    return work()
             finally:
                 self._end_call()
         finally:
-            self._lock.release()
+            # An interrupt may be raised as `acquire` returns. So only the lock knows whether this thread has it.
+            try:  # noqa: SIM105  # within the call of `suppress`, another interrupt may be raised
+                self._lock.release()
+            except RuntimeError:
+                pass
 
     def _end_call(self) -> None:
-        self._is_in_call = False
+        self._caller = None
         if not self._is_open:  # it was closed within the call
             self._close()
 

@@ -99,8 +99,7 @@ class NatsStore(Store):
     def open(self, *, create: bool) -> None:
         """Connect, and create the bucket if it does not exist. Raises `StoreError`."""
         try:
-            with self._turn("cannot be opened"):
-                run(self._runner, self._retried(lambda: self._bucket.open(create=create), OPENING_SECONDS))
+            self._in_turn("cannot be opened", lambda: run(self._runner, self._opened(create=create)))
         except BaseException:
             self.close()
             raise
@@ -125,6 +124,9 @@ class NatsStore(Store):
     @property
     def _max_body_bytes(self) -> int:
         return min(self._bucket.max_value_bytes, wire.MAX_ORDER_BOOK_BYTES)
+
+    async def _opened(self, *, create: bool) -> None:
+        await self._retried(lambda: self._bucket.open(create=create), OPENING_SECONDS)
 
     async def _refresh(self) -> Version:
         """Return the content, after reading what has changed."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -28,6 +31,8 @@ class Mirrored(RuleBasedStateMachine):
 
     @initialize(spots=st.dictionaries(PAIRS, SPOTS, min_size=1), other=st.dictionaries(PAIRS, WRITABLE))
     def start(self, spots: dict[Pair, int], other: dict[Pair, int]) -> None:
+        self.patches = pytest.MonkeyPatch()
+        self.patches.setattr(sys.modules["market_index_feeds.mirror"], "CHECK_SECONDS", 0)
         self.source, self.target = SteppedSource(), MemoryStore()
         self.source.books = {one: book_of(one, spot) for one, spot in spots.items()}
         self.target.update([book_of(one, spot) for one, spot in other.items()])
@@ -134,6 +139,7 @@ class Mirrored(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "source"):
             self.source.end()
+            self.patches.undo()
 
 
 def book_of(one: Pair, spot: int) -> OrderBook:

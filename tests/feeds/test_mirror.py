@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -75,6 +76,24 @@ def test_the_first_version_is_reported_also_if_the_target_is_equal(mirroring: Mi
     assert mirroring.target.updates == 1
 
 
+def test_the_target_is_asked_for_its_position_once_a_second(mirroring: Mirroring, monkeypatch: pytest.MonkeyPatch):
+    now = 0.0
+    monkeypatch.setattr(sys.modules["market_index_feeds.mirror"], "monotonic", lambda: now)
+    mirroring.start()
+    asked = list[int]()
+    for moment in (0.0, 0.1, 0.2, 0.9, 1.1, 1.5, 2.2):
+        now = moment
+        mirroring.source.step()
+        asked.append(mirroring.target.asked)
+    assert asked == [0, 1, 1, 1, 2, 2, 3]
+    mirroring.target.update([book(1, 7)])
+    mirroring.source.step()
+    assert spots(mirroring.target.index) == {1: "7"}
+    now = 3.3
+    mirroring.source.step()
+    assert spots(mirroring.target.index) == {1: "1"}
+
+
 def test_invalid_records_of_the_target_are_removed(mirroring: Mirroring):
     mirroring.target.invalid = frozenset({None})
     mirroring.start()
@@ -113,7 +132,9 @@ def test_a_book_above_a_limit_is_logged_once_and_returned(mirroring: Mirroring, 
     assert spots(mirroring.target.index) == {2: "4"}
     mirroring.source.end()
     assert mirroring.left_out == {pair(1)}
-    assert caplog.messages == [f"memory: the book of {pair(1)} is too large; leaving it out"]
+    (message,) = caplog.messages
+    assert message.startswith(f"memory does not accept the book of {pair(1)}: it must be stored in at most 1000 bytes")
+    assert message.endswith("; leaving it out")
 
 
 def test_a_target_that_always_conflicts_is_tried_again_later(mirroring: Mirroring, caplog: pytest.LogCaptureFixture):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from threading import Thread
@@ -11,10 +12,11 @@ from typing import Any
 import pytest
 
 from market_index import Freshness, InvalidFreshness, InvalidOrderBook, OrderBook, Pair
-from market_index_feeds import BookTooLarge, Conflict, Position, Receipt, StoreError
+from market_index_feeds import BookTooLarge, Conflict, Position, Receipt, Source, StoreError
 from tests.feeds.contract.media import law
 from tests.feeds.contract.medium import Can, Medium, Reader
 from tests.feeds.made_up import book, pair, spots
+from tests.waiting import DEADLINE_SECONDS
 
 ONE, TWO = pair(1), pair(2)
 NOW = datetime(2026, 11, 22, 4, 17, 3, 123000, tzinfo=UTC)
@@ -148,6 +150,26 @@ def test_a_book_above_the_limit_is_named_and_changes_nothing(medium: Medium, mon
         assert (spots(store.read().index), store.position) == ({1: "1"}, receipt.position)
 
 
+@law(Can.STORE)
+def test_a_book_above_the_limit_can_be_left_out_and_no_as_of_is_stated(
+    medium: Medium, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    with medium.store() as store:
+        store.update([book(1, 1), book(2, 1)], freshness=Freshness("slot 1"))
+        monkeypatch.setattr("market_index.wire.MAX_ORDER_BOOK_BYTES", 200)
+        large = OrderBook.from_levels(TWO, bids=[(str(one), one) for one in range(1, 50)])
+        receipt = store.update([book(1, 2), large], leave_out=True)
+        assert (receipt.published, receipt.left_out, receipt.freshness.as_of) == (1, (large,), "slot 1")
+        receipt = store.update([book(1, 3), large], freshness=Freshness("slot 3"), leave_out=True)
+        assert (spots(store.read().index), store.read().index.as_of) == ({1: "3", 2: "1"}, None)
+        store.replace([book(1, 4), large], Freshness("slot 4"), leave_out=True)
+        assert (spots(store.read().index), store.read().index.as_of) == ({1: "4"}, None)
+        assert store.publish(book(1, 5)).left_out == ()
+    assert [f"the book of {TWO}: it must" in one and one.endswith("leaving it out") for one in caplog.messages] == [
+        True
+    ] * 3
+
+
 @law(Can.STORE, Can.NAMED)
 def test_a_change_repairs_invalid_records(medium: Medium):
     with medium.store() as store:
@@ -213,6 +235,47 @@ def test_a_store_that_a_signal_handler_closes_is_closed_after_the_call(medium: M
             store.publish(book(1, 2))
     with medium.store() as again:
         assert spots(again.read().index) == {1: "1"}
+
+
+class InterruptedLock:
+    """A lock that raises an interrupt as `acquire` returns, once."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock, self.is_due = lock, True
+        self.release = lock.release
+
+    def acquire(self, **options: float) -> bool:
+        is_acquired = bool(self.lock.acquire(**options))
+        if self.is_due:
+            self.is_due = False
+            raise KeyboardInterrupt
+        return is_acquired
+
+
+@law(Can.STORE)
+def test_an_interrupt_while_a_call_takes_its_turn_ends_the_turn(medium: Medium, monkeypatch: pytest.MonkeyPatch):
+    with medium.store() as store:
+        monkeypatch.setattr(store, "_lock", InterruptedLock(store._lock))
+        with pytest.raises(KeyboardInterrupt):
+            store.publish(book(1, 1))
+        with ThreadPoolExecutor(1) as thread:
+            assert thread.submit(store.publish, book(1, 2)).result(DEADLINE_SECONDS).published == 1
+        monkeypatch.undo()
+
+
+@law(Can.STORE)
+def test_a_read_after_an_interrupted_one_returns_the_content(medium: Medium, monkeypatch: pytest.MonkeyPatch):
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with medium.store() as store:
+        store.publish(book(1, 1), book(2, 2))
+    with medium.store() as store:
+        monkeypatch.setattr(Source, "derive", interrupt)
+        with suppress(KeyboardInterrupt):
+            store.read()
+        monkeypatch.undo()
+        assert spots(store.read().index) == {1: "1", 2: "2"}
 
 
 @law(Can.STORE)
