@@ -27,7 +27,7 @@ from benchmarks.books import book, books, order_book_path
 from benchmarks.measure import Group, Prepared, Row, alone, compared, interleaved
 from benchmarks.servers.fastapi_pydantic import OrderBook as ModelBook
 from market_index import AssetId, LiveIndex, MarketIndex, OrderBook, PairInfo, wire
-from market_index.chunked import set_encoded
+from market_index.levels import by_price
 from market_index_http import create_app
 from tests.asgi import scope_of
 
@@ -142,8 +142,8 @@ def encoding(*, quick: bool) -> Iterator[Row]:
 
 def forget_encoded(one: OrderBook) -> OrderBook:
     """Return the book without the cached text of its chunks; its other caches remain."""
-    for chunk in (*one.bids.chunks, *one.asks.chunks):
-        set_encoded(chunk, None)
+    for chunk in (*by_price(one.bids).chunks, *by_price(one.asks).chunks):
+        chunk.encoded = None
     return one
 
 

@@ -29,7 +29,7 @@ Stream: TypeAlias = list[tuple[str, int]]
 TOP, BEST = "the top 20", "the best bid"
 
 READ: Final[dict[str, tuple[Callable[[OrderBook], Any], Callable[[Any], Any]]]] = {
-    TOP: (lambda one: one.bids[:20], lambda side: side.items()[-20:]),
+    TOP: (lambda one: list(one.bids[:20]), lambda side: side.items()[-20:]),
     BEST: (lambda one: [one.best_bid], lambda side: [side.peekitem()]),
 }
 """What is read after each change: from our book, and from the side of sortedcontainers."""

@@ -6,7 +6,6 @@ All results are exact. The methods of `OrderBook` with these names are the publi
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from decimal import Decimal, localcontext
 from itertools import accumulate, groupby
 from operator import attrgetter, mul
@@ -15,11 +14,19 @@ from typing import Any, Final, final
 from attrs import frozen
 
 from market_index.errors import InvalidOrderBook, InvalidPrice, safe_repr
-from market_index.levels import MAX_LIQUIDITY, REPR_LEVELS, Levels, levels_of_columns, reject_total, require_amount
-from market_index.prices import EXACT, Side, plain, steps_for_takers, to_price
+from market_index.levels import (
+    MAX_LIQUIDITY,
+    REPR_LEVELS,
+    Levels,
+    by_price,
+    levels_of_columns,
+    reject_total,
+    require_amount,
+)
+from market_index.prices import EXACT, plain, to_price
 from market_index.value import Value, repr_html, slot_setters, unchecked
 
-_ONE: Final = Decimal(1)
+_ZERO: Final = Decimal(0)
 
 
 @final
@@ -92,7 +99,7 @@ class CumulativeLevels(tuple[CumulativeLevel, ...]):
 
 def cumulative(levels: Levels) -> CumulativeLevels:
     """Return the running totals of the levels of a side."""
-    prices, amounts = levels.columns
+    prices, amounts = levels.prices, levels.amounts
     with localcontext(EXACT):
         # As `plain`, for numbers that are not negative.
         quotes = map(EXACT.normalize, accumulate(map(mul, prices, amounts)))
@@ -101,9 +108,9 @@ def cumulative(levels: Levels) -> CumulativeLevels:
 
 def totals(levels: Levels) -> tuple[int, Decimal]:
     """Return the liquidity of these levels in base and in quote units."""
-    base, quote = 0, Decimal(0)
+    base, quote = 0, _ZERO
     with localcontext(EXACT):
-        for chunk in levels.chunks:
+        for chunk in by_price(levels).chunks:
             base += sum(chunk.values)
             quote = sum(map(mul, chunk.keys, chunk.values), start=quote)
     return base, plain(quote)
@@ -116,18 +123,7 @@ def liquidity(levels: Levels) -> Liquidity:
 
 def within(levels: Levels, mid: Decimal, share: Decimal) -> Levels:
     """Return the levels whose price is at most that share of the midpoint worse than the midpoint."""
-    is_bid = levels.side is Side.BID
-    bound = EXACT.multiply(mid, EXACT.subtract(_ONE, share) if is_bid else EXACT.add(_ONE, share))
-    # Negated, so that the prices of bids rise. copy_negate never rounds, unlike a minus sign.
-    key = Decimal.copy_negate if is_bid else None
-    sought = bound.copy_negate() if is_bid else bound
-    count = 0
-    for chunk in levels.chunks:
-        inside = bisect_right(chunk.keys, sought, key=key)
-        count += inside
-        if inside < len(chunk.keys):
-            break
-    return levels.depth(count)
+    return levels.depth(by_price(levels).count_to(levels.side.worse_by(share, mid)))
 
 
 def grouped(levels: Levels, step: Decimal) -> Levels:
@@ -135,17 +131,17 @@ def grouped(levels: Levels, step: Decimal) -> Levels:
     side = levels.side
     prices: list[Decimal] = []
     amounts = array("Q")
-    entries = zip(levels.prices, levels.amounts, strict=True)
-    for whole, cell in groupby(entries, key=lambda entry: steps_for_takers(side, entry[0], step)):
-        cell_prices, cell_amounts = zip(*cell, strict=True)
-        try:
-            price = to_price(EXACT.multiply(whole, step))
-        except InvalidPrice:
-            # The multiple is not a price: it is zero, or has too many digits.
-            price = cell_prices[-1]
-        total = sum(cell_amounts)
-        if total > MAX_LIQUIDITY:
-            reject_total(side, price, total)
-        prices.append(price)
-        amounts.append(total)
+    with localcontext(EXACT):
+        for steps, cell in groupby(levels.items(), key=lambda entry: side.rounded(*divmod(entry[0], step))):
+            cell_prices, cell_amounts = zip(*cell, strict=True)
+            try:
+                price = to_price(steps * step)
+            except InvalidPrice:
+                # The multiple is not a price: it is zero, or has too many digits.
+                price = cell_prices[-1]
+            total = sum(cell_amounts)
+            if total > MAX_LIQUIDITY:
+                reject_total(side, price, total)
+            prices.append(price)
+            amounts.append(total)
     return levels_of_columns(side, prices, amounts)

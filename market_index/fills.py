@@ -14,7 +14,7 @@ from attrs import frozen
 
 from market_index.depth import require_totals, totals
 from market_index.errors import InvalidOrderBook, safe_repr
-from market_index.levels import Levels, require_amount
+from market_index.levels import Levels, by_price, require_amount
 from market_index.prices import EXACT, Side, price_for_takers, to_ratio
 from market_index.value import Value, repr_html
 
@@ -110,23 +110,16 @@ def simulate_fill(levels: Levels, amount: int, unit: Unit) -> SimulatedFill:
 
 def _taken(levels: Levels, amount: int, unit: Unit) -> tuple[Levels, bool]:
     """Return the levels that an amount takes, and whether the side had enough."""
-    is_base, count = unit == "base", 0
+    is_base, taken = unit == "base", by_price(levels)
     left: int | Decimal = amount if is_base else Decimal(min(amount, _MAX_QUOTE))
     with localcontext(EXACT):
-        for chunk in levels.chunks:
-            for value in chunk.values if is_base else map(mul, chunk.keys, chunk.values):
-                if left < value:
-                    rest = left if is_base else _base_units(levels.side, left, levels[count].price)
-                    return _cut(levels, count, int(rest)), True
-                left -= value
-                count += 1
+        for count, value in enumerate(taken.values() if is_base else map(mul, taken.keys(), taken.values())):
+            if left < value:
+                # Whole base units: a purchase takes fewer, a sale takes more.
+                rest = left if is_base else levels.side.opposite.rounded(*divmod(left, levels[count].price))
+                return _cut(levels, count, int(rest)), True
+            left -= value
     return levels, not left
-
-
-def _base_units(side: Side, left: int | Decimal, price: Decimal) -> Decimal:
-    """Return the base units that an amount of quote units takes: rounded down for a purchase, up for a sale."""
-    whole, rest = divmod(left, price)
-    return whole + (side is Side.BID and bool(rest))
 
 
 def _cut(levels: Levels, count: int, amount: int) -> Levels:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from datetime import datetime
-from itertools import chain
 from typing import Any, Final, TypeAlias, final
 
-from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidFreshness, InvalidOrderBook, require_iterable, safe_repr
 from market_index.freshness import Freshness
 from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound, require_pair
-from market_index.value import repr_html, slot_setters
+from market_index.sorted_map import Chunk, KeyOrder, SortedMap
+from market_index.value import Value, repr_html, slot_setters
 
 _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
     bytes,
@@ -29,7 +28,7 @@ PairsChunk: TypeAlias = Chunk[LedgerOrder, OrderBook]
 
 
 @final
-class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
+class MarketIndex(Value, Mapping[Pair, OrderBook]):
     """Every tracked pair and its order book: an immutable mapping from `Pair` to `OrderBook`, in ledger order.
 
     If a pair repeats, the last book wins. `with_books` and `without` derive the next index, which shares all unchanged
@@ -54,7 +53,8 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         InvalidFreshness: `as_of` or `published_at` is invalid.
     """
 
-    __slots__ = ("__weakref__", "freshness")
+    __slots__ = ("__weakref__", "_by_key", "freshness")
+    _by_key: SortedMap[LedgerOrder, OrderBook]
 
     freshness: Freshness
     """What the books reflect, and when they were published; excluded from equality."""
@@ -63,9 +63,9 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         self, books: Iterable[OrderBook] = (), as_of: str | None = None, published_at: datetime | None = None
     ) -> None:
         require_iterable("books", books, "OrderBook")
-        by_key = _by_key(books)
-        keys = sorted(by_key)
-        super().__init__(_ORDER, Chunk(keys, [by_key[key] for key in keys]))
+        found = _books_by_key(books)
+        keys = sorted(found)
+        _SET_BY_KEY(self, SortedMap.of(_ORDER, keys, [found[key] for key in keys]))
         _SET_FRESHNESS(self, Freshness(as_of, published_at))
 
     @property
@@ -89,7 +89,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
 
     def pair_list(self) -> tuple[PairInfo, ...]:
         """Return the entry of every pair, in ledger order (decision 9)."""
-        return tuple(PairInfo(book.pair.base, book.pair.quote, book.spot) for book in self._books())
+        return tuple(PairInfo(book.pair.base, book.pair.quote, book.spot) for book in self._by_key.values())
 
     def with_books(self, *books: OrderBook) -> MarketIndex:
         """Return the index in which these books replace those of their pairs.
@@ -99,7 +99,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         Raises:
             InvalidOrderBook: A value is not an order book.
         """
-        return self._changed(_by_key(books).items())
+        return self._with(self._by_key.changed(_books_by_key(books).items()), self.freshness)
 
     def without(self, *pairs: Pair) -> MarketIndex:
         """Return the index without these pairs; a pair that is not tracked is ignored.
@@ -109,7 +109,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         """
         for pair in pairs:
             require_pair(pair)
-        return self._changed([(pair.ledger_order, None) for pair in pairs])
+        return self._with(self._by_key.changed([(pair.ledger_order, None) for pair in pairs]), self.freshness)
 
     def with_freshness(self, freshness: Freshness) -> MarketIndex:
         """Return the index with the same books and another freshness.
@@ -121,15 +121,15 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
             raise InvalidFreshness(
                 f"freshness must be a Freshness, got {type(freshness).__name__}: {safe_repr(freshness)}"
             )
-        if freshness == self.freshness:
-            return self
-        following = super()._derived(self._chunks, self._bounds, self._size)
-        _SET_FRESHNESS(following, freshness)
-        return following
+        return self._with(self._by_key, freshness)
 
-    def _derived(self, chunks: list[PairsChunk], bounds: tuple[Any, ...], size: int) -> MarketIndex:
-        derived = super()._derived(chunks, bounds, size)
-        _SET_FRESHNESS(derived, self.freshness)
+    def _with(self, books: SortedMap[LedgerOrder, OrderBook], freshness: Freshness) -> MarketIndex:
+        """Return the index of these valid parts, or this one if they are the same."""
+        if books is self._by_key and (freshness is self.freshness or freshness == self.freshness):
+            return self
+        derived = object.__new__(MarketIndex)
+        _SET_BY_KEY(derived, books)
+        _SET_FRESHNESS(derived, freshness)
         return derived
 
     def changes_since(self, earlier: MarketIndex) -> tuple[tuple[OrderBook, ...], tuple[Pair, ...]]:
@@ -142,7 +142,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         >>> MarketIndex([book]).changes_since(MarketIndex()) == ((book,), ())
         True
         """
-        changed, removed = self._changes_since(earlier)
+        changed, removed = self._by_key.changes_since(earlier._by_key)
         return tuple([book for _, book in changed]), tuple([book.pair for _, book in removed])
 
     def values(self) -> ValuesView[OrderBook]:
@@ -156,34 +156,40 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     def __getitem__(self, pair: Pair) -> OrderBook:
         if type(pair) is not Pair:
             raise KeyError(f"the key of an index must be a Pair, got {type(pair).__name__}: {safe_repr(pair)}")
-        book = self._at(pair.ledger_order)
+        book = self._by_key.get(pair.ledger_order)
         if book is None:
             raise PairNotFound(pair)
         return book
 
     def __iter__(self) -> Iterator[Pair]:
-        return (book.pair for book in self._books())
+        return (book.pair for book in self._by_key.values())
+
+    def __len__(self) -> int:
+        return self._by_key.size
 
     def __eq__(self, other: object) -> bool:
-        # Resting orders are a mapping too, which equals only resting orders.
-        return super().__eq__(other) if isinstance(other, Chunked) else Mapping.__eq__(self, other)
+        if isinstance(other, Value):  # resting orders are a mapping too, which equals only resting orders
+            return type(other) is MarketIndex and self._by_key == other._by_key
+        return Mapping.__eq__(self, other)
 
     def __hash__(self) -> int:
-        return hash(tuple(self._books()))
+        return hash(tuple(self._by_key.values()))
 
     def __repr__(self) -> str:
-        return f"<MarketIndex: {len(self)} pairs>" if self._size else "MarketIndex()"
+        return f"<MarketIndex: {len(self)} pairs>" if self else "MarketIndex()"
 
     _repr_html_ = repr_html
 
     def _arguments(self) -> tuple[Any, ...]:
-        return list(self._books()), self.as_of, self.published_at
-
-    def _books(self) -> Iterator[OrderBook]:
-        return chain.from_iterable([chunk.values for chunk in self._chunks])
+        return list(self._by_key.values()), self.as_of, self.published_at
 
 
-(_SET_FRESHNESS,) = slot_setters(MarketIndex, "freshness")
+_SET_BY_KEY, _SET_FRESHNESS = slot_setters(MarketIndex, "_by_key", "freshness")
+
+
+def by_key(index: MarketIndex) -> SortedMap[LedgerOrder, OrderBook]:
+    """Return the map of books by the sort key of their pair, for other modules of this package."""
+    return index._by_key  # noqa: SLF001  # of the class above
 
 
 @final
@@ -197,7 +203,7 @@ class _Books(ValuesView[OrderBook]):
         return type(book) is OrderBook and self._mapping.get(book.pair) == book
 
     def __iter__(self) -> Iterator[OrderBook]:
-        return self._mapping._books()  # noqa: SLF001  # of the class above
+        return self._mapping._by_key.values()  # noqa: SLF001  # of the class above
 
 
 @final
@@ -208,16 +214,16 @@ class _Items(ItemsView[Pair, OrderBook]):
     _mapping: MarketIndex
 
     def __iter__(self) -> Iterator[tuple[Pair, OrderBook]]:
-        return ((book.pair, book) for book in self._mapping._books())  # noqa: SLF001  # of the class above
+        return ((book.pair, book) for book in self._mapping._by_key.values())  # noqa: SLF001  # of the class above
 
 
-def _by_key(books: Iterable[OrderBook]) -> dict[LedgerOrder, OrderBook]:
-    by_key: dict[LedgerOrder, OrderBook] = {}
+def _books_by_key(books: Iterable[OrderBook]) -> dict[LedgerOrder, OrderBook]:
+    found: dict[LedgerOrder, OrderBook] = {}
     for book in books:
         if type(book) is not OrderBook:
             raise InvalidOrderBook(
                 f"a value of an index must be an OrderBook, got {type(book).__name__}: {safe_repr(book)}"
                 f"{'; pass *books' if type(book) in {list, tuple} else ''}"
             )
-        by_key[book.pair.ledger_order] = book
-    return by_key
+        found[book.pair.ledger_order] = book
+    return found

@@ -10,14 +10,14 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 from decimal import Decimal
 from itertools import chain
-from operator import attrgetter, gt, itemgetter, lt
+from operator import attrgetter, itemgetter
 from typing import Any, Final, NoReturn, TypeAlias, final, overload
 
 from attrs import field, frozen
 
-from market_index.chunked import Chunk, Chunked, KeyOrder, joined
 from market_index.errors import InvalidOrderBook, MarketIndexError, require_iterable, safe_repr
 from market_index.prices import EXACT, Side, parse_prices, price_text, require_side, to_price
+from market_index.sorted_map import Chunk, KeyOrder, SortedMap
 from market_index.value import Value, repr_html, slot_setters, unchecked
 
 MAX_LIQUIDITY: Final = 2**64 - 1
@@ -71,10 +71,11 @@ _AMOUNT: Final = attrgetter("accumulated_liquidity")
 _SET_PRICE, _SET_AMOUNT = slot_setters(PriceLevel, "price", "accumulated_liquidity")
 
 
-def _level(chunk: LevelsChunk, position: int) -> PriceLevel:
+def _level(price: Decimal, amount: int) -> PriceLevel:
+    """Return the level of a valid price and amount, without validating them again."""
     level = object.__new__(PriceLevel)
-    _SET_PRICE(level, chunk.keys[position])
-    _SET_AMOUNT(level, chunk.values[position])
+    _SET_PRICE(level, price)
+    _SET_AMOUNT(level, amount)
     return level
 
 
@@ -86,19 +87,15 @@ def _octets(price: Decimal) -> bytes:
     return price_key(price).encode()
 
 
-# copy_negate never rounds, unlike a minus sign.
-_BID_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_octets, sort_key=Decimal.copy_negate)
-_ASK_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_octets)
-
-# Python 3.11 takes as long to look up a member of an enumeration as to create an object.
-_BID, _ASK = Side
+_BID_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_octets, Side.BID.sort_key)
+_ASK_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_octets, Side.ASK.sort_key)
 
 
 @final
-class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
+class Levels(Value, Sequence[PriceLevel]):
     """One side of a book: an immutable sequence of `PriceLevel`, best price first, one level per price.
 
-    `prices` and `amounts` are its columns. A slice is a tuple of levels. Derived levels share their unchanged chunks.
+    `prices` and `amounts` are its columns. A slice is `Levels` too. Derived levels share their unchanged chunks.
     `PriceLevel` objects are created at each access.
 
     >>> asks = Levels(Side.ASK, [PriceLevel("0.5", 7), PriceLevel("0.6", 9)])
@@ -110,7 +107,11 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
             message names the place.
     """
 
-    __slots__ = ()
+    __slots__ = ("_by_price", "side")
+    _by_price: SortedMap[Decimal, int]
+
+    side: Side
+    """The side of the book."""
 
     def __init__(self, side: Side, levels: Iterable[PriceLevel] = ()) -> None:
         require_side(side)
@@ -118,29 +119,27 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         for position, level in enumerate(entries):
             if type(level) is not PriceLevel:
                 raise InvalidOrderBook(f"{side.value}s[{position}] must be a PriceLevel, got {safe_repr(level)}")
-        self._fill(side, list(map(_PRICE, entries)), array("Q", map(_AMOUNT, entries)))
-
-    def _fill(
-        self, side: Side, prices: list[Decimal], amounts: MutableSequence[int], keys: Sequence[str] | None = None
-    ) -> None:
-        require_order(side, prices)
-        octets = None if keys is None else map(str.encode, keys)
-        super().__init__(_BID_ORDER if side is Side.BID else _ASK_ORDER, Chunk(prices, amounts), octets)
-
-    @property
-    def side(self) -> Side:
-        """The side of the book."""
-        return _BID if self._order is _BID_ORDER else _ASK
+        amounts = array("Q", map(_AMOUNT, entries))
+        _SET_BY_PRICE(self, _map_of_columns(side, tuple(map(_PRICE, entries)), amounts))
+        _SET_SIDE(self, side)
 
     @property
     def prices(self) -> tuple[Decimal, ...]:
         """The price of each level."""
-        return self.columns[0]
+        return tuple(self._by_price.keys())
 
     @property
     def amounts(self) -> tuple[int, ...]:
         """The accumulated liquidity of each level."""
-        return self.columns[1]
+        return tuple(self._by_price.values())
+
+    def items(self) -> Iterator[tuple[Decimal, int]]:
+        """Iterate over the price and the amount of each level, best price first.
+
+        >>> dict(Levels(Side.ASK, [PriceLevel("0.5", 7)]).items())
+        {Decimal('0.5'): 7}
+        """
+        return self._by_price.items()
 
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns by name, such as for `pandas.DataFrame(book.asks.to_columns())`.
@@ -148,8 +147,7 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         >>> Levels(Side.ASK, [PriceLevel("0.5", 7)]).to_columns()
         {'price': [Decimal('0.5')], 'accumulated_liquidity': [7]}
         """
-        prices, amounts = self.columns
-        return {"price": list(prices), "accumulated_liquidity": list(amounts)}
+        return {"price": list(self._by_price.keys()), "accumulated_liquidity": list(self._by_price.values())}
 
     def amount_at(self, price: Decimal | str) -> int:
         """Return the liquidity at exactly this price, 0 if there is no such level.
@@ -157,15 +155,16 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         Raises:
             InvalidPrice: The value is not a price.
         """
-        return self._at(to_price(price)) or 0
+        return self._by_price.get(to_price(price)) or 0
 
     @property
     def best(self) -> PriceLevel | None:
         """The level of the best price, or None if there are no levels."""
-        return _level(self._chunks[0], 0) if self._size else None
+        best = self._by_price.chunks[0]
+        return _level(best.keys[0], best.values[0]) if best.keys else None
 
     def depth(self, levels: int) -> Levels:
-        """Return the best `levels` price levels, or itself if it has no more. A slice returns a tuple instead.
+        """Return the best `levels` price levels, or itself if it has no more.
 
         Raises:
             TypeError: `levels` is not an int.
@@ -175,7 +174,8 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
             raise TypeError(f"levels must be an int, got {safe_repr(levels)}")
         if levels < 0:
             raise ValueError(f"levels must be 0 or more, got {safe_repr(levels)}")
-        return self._head(levels)
+        by_price = self._by_price.head(levels)
+        return self if by_price is self._by_price else _levels(self.side, by_price)
 
     def applied(self, entries: Iterable[Entry]) -> Levels:
         """Return the levels after setting each price to its absolute amount, or itself if nothing changes.
@@ -184,7 +184,8 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
             InvalidOrderBook: An entry or its amount is invalid; the message names the place.
             InvalidPrice: A price is invalid; the message names the place.
         """
-        return self._changed(read_entries(self.side, entries))
+        by_price = self._by_price.changed(read_entries(self.side, entries))
+        return self if by_price is self._by_price else _levels(self.side, by_price)
 
     def changes_since(self, earlier: Levels) -> LevelChanges:
         """Return the changes that turn earlier levels into these: prices and absolute amounts, 0 for a removed level.
@@ -196,48 +197,55 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         """
         if earlier.side is not self.side:
             raise ValueError(f"the earlier levels must be {self.side.value}s, got {earlier.side.value}s")
-        changed, removed = self._changes_since(earlier)
+        changed, removed = self._by_price.changes_since(earlier._by_price)
         return (*changed, *[(price, 0) for price, _ in removed])
 
+    def __len__(self) -> int:
+        return self._by_price.size
+
     def __iter__(self) -> Iterator[PriceLevel]:
-        return chain.from_iterable([unchecked(PriceLevel, chunk.keys, chunk.values) for chunk in self._chunks])
+        chunks = self._by_price.chunks
+        return chain.from_iterable(unchecked(PriceLevel, chunk.keys, chunk.values) for chunk in chunks)
 
     @overload
     def __getitem__(self, index: int) -> PriceLevel: ...
     @overload
-    def __getitem__(self, index: slice) -> tuple[PriceLevel, ...]: ...
-    def __getitem__(self, index: int | slice) -> PriceLevel | tuple[PriceLevel, ...]:
+    def __getitem__(self, index: slice) -> Levels: ...
+    def __getitem__(self, index: int | slice) -> PriceLevel | Levels:
         if isinstance(index, slice):
-            chosen = range(self._size)[index]
-            if not chosen:
-                return ()
-            at, _ = self._place(max(chosen.start, chosen[-1]))
-            front = joined(self._chunks[: at + 1])
-            # A negative stop is before the first level.
-            piece = slice(chosen.start, None if chosen.stop < 0 else chosen.stop, chosen.step)
-            return tuple(unchecked(PriceLevel, front.keys[piece], front.values[piece]))
+            start, stop, step = index.indices(len(self))
+            if step < 0:
+                raise ValueError("levels are sorted, best price first: reversed(levels) starts at the worst price")
+            if not start and step == 1:
+                return self.depth(stop)
+            return levels_of_columns(self.side, self.prices[index], array("Q", self.amounts[index]))
         try:
-            wanted = range(self._size)[index]
+            position = range(len(self))[index]
         except TypeError:
             raise TypeError(
                 f"the index of a level must be an int or a slice, got {safe_repr(index)}; amount_at takes a price"
             ) from None
-        at, position = self._place(wanted)
-        return _level(self._chunks[at], position)
+        return _level(*self._by_price.at(position))
 
     def __reversed__(self) -> Iterator[PriceLevel]:
-        return iter(self[::-1])
+        return map(_level, reversed(self.prices), reversed(self.amounts))
 
     def __contains__(self, level: object) -> bool:
         if type(level) is not PriceLevel:
             raise TypeError(f"a member of levels must be a PriceLevel, got {safe_repr(level)}; amount_at takes a price")
-        return self._at(level.price) == level.accumulated_liquidity
+        return self._by_price.get(level.price) == level.accumulated_liquidity
 
     def index(self, level: PriceLevel, start: int = 0, stop: int | None = None) -> int:
         """Return the position of a level; `ValueError` if there is none."""
         if level not in self:
             raise ValueError(f"{level} is not in the levels")
         return self.prices.index(level.price, start, len(self) if stop is None else stop)
+
+    def __eq__(self, other: object) -> bool:
+        return self._by_price == other._by_price if type(other) is Levels else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.prices, self.amounts))
 
     def __repr__(self) -> str:
         best = ", ".join(map(repr, self[:REPR_LEVELS]))
@@ -251,8 +259,18 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         return self.side, list(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        prices, amounts = self.columns
-        return _unpickled, (self.side, " ".join(map(str, prices)), array("Q", amounts))
+        return _unpickled, (self.side, " ".join(map(str, self.prices)), array("Q", self.amounts))
+
+
+_SET_SIDE, _SET_BY_PRICE = slot_setters(Levels, "side", "_by_price")
+
+
+def _levels(side: Side, by_price: SortedMap[Decimal, int]) -> Levels:
+    """Return the levels of valid columns, without validating them again."""
+    levels = object.__new__(Levels)
+    _SET_SIDE(levels, side)
+    _SET_BY_PRICE(levels, by_price)
+    return levels
 
 
 def _unpickled(side: Side, prices: str, amounts: MutableSequence[int]) -> Levels:
@@ -264,7 +282,7 @@ def _unpickled(side: Side, prices: str, amounts: MutableSequence[int]) -> Levels
 
 
 def levels_of_columns(
-    side: Side, prices: list[Decimal], amounts: MutableSequence[int], keys: Sequence[str] | None = None
+    side: Side, prices: Sequence[Decimal], amounts: MutableSequence[int], keys: Sequence[str] | None = None
 ) -> Levels:
     """Return the levels of columns.
 
@@ -274,9 +292,20 @@ def levels_of_columns(
         amounts: An array of amounts from 1 to 2^64-1.
         keys: The `price_key` of each price, if they are known.
     """
-    levels = object.__new__(Levels)
-    levels._fill(side, prices, amounts, keys)  # the rest of the constructor
-    return levels
+    return _levels(side, _map_of_columns(side, prices, amounts, keys))
+
+
+def _map_of_columns(
+    side: Side, prices: Sequence[Decimal], amounts: MutableSequence[int], keys: Sequence[str] | None = None
+) -> SortedMap[Decimal, int]:
+    require_order(side, prices)
+    octets = None if keys is None else map(str.encode, keys)
+    return SortedMap.of(_BID_ORDER if side is Side.BID else _ASK_ORDER, prices, amounts, octets)
+
+
+def by_price(levels: Levels) -> SortedMap[Decimal, int]:
+    """Return the map of amounts by price, for other modules of this package."""
+    return levels._by_price  # noqa: SLF001  # of the class above
 
 
 def gathered(side: Side, entries: Iterable[Entry]) -> Levels:
@@ -302,11 +331,10 @@ def levels_of_totals(side: Side, totals: Mapping[str, int]) -> Levels:
     return levels_of_columns(side, prices, amounts)
 
 
-def require_order(side: Side, prices: list[Decimal]) -> None:
+def require_order(side: Side, prices: Sequence[Decimal]) -> None:
     """Raise `InvalidOrderBook`, which names the place, unless each price is worse than the previous one."""
-    is_better = gt if side is Side.BID else lt
-    if not all(map(is_better, prices, prices[1:])):
-        position = list(map(is_better, prices, prices[1:])).index(False)
+    if not all(map(side.is_better, prices, prices[1:])):
+        position = list(map(side.is_better, prices, prices[1:])).index(False)
         raise InvalidOrderBook(
             f"{side.value}s[{position + 1}].price must be {'below' if side is Side.BID else 'above'} "
             f"{side.value}s[{position}].price, which is {price_text(prices[position])}, "

@@ -9,20 +9,59 @@ depends on the decimal context of the caller's thread.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation, Overflow
 from enum import Enum
 from fractions import Fraction
-from typing import Final
+from operator import gt, lt
+from typing import Final, TypeVar
 
 from market_index.errors import InvalidOrderBook, InvalidPrice, PriceOutOfRange, safe_repr
 
+N = TypeVar("N", int, Decimal)
+
 
 class Side(Enum):
-    """A side of a book: orders to buy (`BID`) or to sell (`ASK`) the base asset."""
+    """A side of a book: orders to buy (`BID`) or to sell (`ASK`) the base asset.
+
+    >>> Side.BID.opposite, Side.BID.is_better(Decimal(2), Decimal(1)), Side.ASK.is_better(Decimal(2), Decimal(1))
+    (Side.ASK, True, False)
+    >>> sorted([Decimal(1), Decimal(2)], key=Side.BID.sort_key)
+    [Decimal('2'), Decimal('1')]
+    """
 
     BID = "bid"
     ASK = "ask"
+
+    is_better: Callable[[Decimal, Decimal], bool]
+    """Whether the first price is better for a taker than the second: a higher bid, or a lower ask."""
+
+    sort_key: Callable[[Decimal], Decimal] | None
+    """The `key` of `sorted` that sorts prices best first."""
+
+    def __init__(self, name: str) -> None:
+        is_bid = name == "bid"
+        self.is_better = gt if is_bid else lt
+        # copy_negate never rounds, unlike a minus sign.
+        self.sort_key = Decimal.copy_negate if is_bid else None
+
+    @property
+    def opposite(self) -> Side:
+        """The other side. A purchase takes from the asks, a sale from the bids."""
+        return Side.ASK if self is Side.BID else Side.BID
+
+    def worse_by(self, share: Decimal, price: Decimal) -> Decimal:
+        """Return a price that is worse for a taker by a share of the price, exactly: a lower bid, or a higher ask.
+
+        >>> Side.BID.worse_by(Decimal("0.02"), Decimal(100))
+        Decimal('98.00')
+        """
+        difference = EXACT.multiply(price, share)
+        return EXACT.subtract(price, difference) if self is Side.BID else EXACT.add(price, difference)
+
+    def rounded(self, whole: N, rest: N) -> N:
+        """Round the result of `divmod` to a whole number that is no better for a taker: bids down, asks up."""
+        return whole + 1 if rest and self is Side.ASK else whole
 
     def __repr__(self) -> str:
         return str(self)
@@ -58,7 +97,6 @@ With `clamp`, no result has an exponent above Emax - prec + 1, which is 0: `norm
 """
 
 _ZERO: Final = Decimal(0)
-_ONE: Final = Decimal(1)
 _SCALE: Final = 10**MAX_DECIMAL_PLACES
 _MAX_DIGITS: Final = len(str(MAX_COEFFICIENT))
 
@@ -284,26 +322,16 @@ def price_for_takers(side: Side, ratio: Fraction) -> Decimal:
     # The finest grid of prices at this size. It has as many digits as a price may have, or one less if the
     # coefficient is too large. All coarser grids are part of it.
     places = min(_MAX_DIGITS - len(str(numerator // denominator)), MAX_DECIMAL_PLACES)
-    coefficient = _on_grid(side, ratio, places)
+    coefficient = side.rounded(*divmod(numerator * 10**places, denominator))
     if coefficient > MAX_COEFFICIENT:
         places -= 1
-        coefficient = _on_grid(side, ratio, places)
+        coefficient = side.rounded(*divmod(numerator * 10**places, denominator))
     price = EXACT.scaleb(Decimal(coefficient), -places)
     if side is Side.BID and places < MAX_DECIMAL_PLACES:
         # The largest price of the next finer grid is below the ratio, because this is the finest grid that reaches the
         # ratio. It may be above this price.
         price = max(price, EXACT.scaleb(Decimal(MAX_COEFFICIENT), -places - 1))
     return EXACT.normalize(price)
-
-
-def steps_for_takers(side: Side, price: Decimal, step: Decimal) -> Decimal:
-    """Return how many steps a price has, rounded to a whole number that is no better for a taker: bids down, asks up.
-
-    >>> steps_for_takers(Side.BID, Decimal("0.58"), Decimal("0.1"))
-    Decimal('5')
-    """
-    whole, rest = EXACT.divmod(price, step)
-    return EXACT.add(whole, _ONE) if rest and side is Side.ASK else whole
 
 
 def format_price(price: Decimal) -> str:
@@ -334,12 +362,6 @@ def require_side(side: object) -> None:
 def _decimal_places(number: Decimal) -> int:
     """Return the decimal places of a number from `EXACT.normalize`, which has no positive exponent."""
     return -int(number.as_tuple().exponent)
-
-
-def _on_grid(side: Side, ratio: Fraction, places: int) -> int:
-    numerator: int = ratio.numerator * 10**places
-    coefficient, rest = divmod(numerator, ratio.denominator)
-    return coefficient + 1 if rest and side is Side.ASK else coefficient
 
 
 def _require_range(ratio: Fraction) -> None:

@@ -3,31 +3,31 @@
 Theory of operation
     Orders are stored by id, in the persistent structure of books and indexes, to find the order that is removed. The
     index is derived with each change: the amount of a level changes by the difference of its orders. A level shows at
-    most 2^64-1 (decision 26). The rest of its total is stored as its excess, and is shown again when other orders are
+    most 2^64-1 (decision 26). The rest of its total is stored beside it, and is shown again when other orders are
     removed.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
-from itertools import chain
 from types import EllipsisType
 from typing import Any, Final, final
 
 from attrs import Factory, define
 
-from market_index.chunked import Chunk, Chunked, KeyOrder, joined
 from market_index.errors import InvalidOrderBook, InvalidPrice, MarketIndexError, safe_repr
 from market_index.freshness import Freshness
 from market_index.index import MarketIndex
-from market_index.levels import MAX_LIQUIDITY, Levels, price_key
+from market_index.levels import MAX_LIQUIDITY, Levels, by_price, price_key
 from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import LedgerOrder, Pair, require_trackable
 from market_index.prices import Side, price_for_takers, require_side, to_price, to_ratio
-from market_index.value import slot_setters
+from market_index.sorted_map import KeyOrder, SortedMap
+from market_index.value import Value, slot_setters
 
 MAX_ID_CHARACTERS: Final = 200
 """The maximum length of an order id."""
@@ -50,11 +50,11 @@ class OrderNotFound(MarketIndexError, KeyError):
         return f"order {safe_repr(self.order_id)} not found"
 
 
-_BY_ID: Final[KeyOrder[str, Any]] = KeyOrder(str.encode)
+_NOTHING: Final[SortedMap[str, Any]] = SortedMap.of(KeyOrder(str.encode), [], [])
 
 
 @final
-class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
+class RestingOrders(Value, Mapping[str, Order]):
     """All resting orders: an immutable mapping from order id to `Order`, over all pairs, sorted by id.
 
     An id is 1 to 200 printable ASCII characters, such as a transaction output. `apply` derives the next value, which
@@ -81,9 +81,10 @@ class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
         InvalidFreshness: `as_of` is invalid.
     """
 
-    __slots__ = ("_excess", "index")
-    # Of saturated levels, by pair, side and price.
-    _excess: Chunked[str, int]
+    __slots__ = ("_by_id", "_saturated", "index")
+    _by_id: SortedMap[str, Order]
+    # By pair, side and price: the pair of a level that shows 2^64-1, and how much more its orders offer.
+    _saturated: SortedMap[str, tuple[Pair, int]]
 
     index: MarketIndex
     """The books of all tracked pairs."""
@@ -94,13 +95,24 @@ class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
         spots: Mapping[Pair, Decimal | Fraction | str | None] = {},
         as_of: str | None = None,
     ) -> None:
-        super().__init__(_BY_ID, Chunk([], []))
-        _SET_INDEX(self, MarketIndex())
-        _SET_EXCESS(self, Chunked(_BY_ID, Chunk([], [])))
-        filled = self.apply(orders, spots=spots, as_of=as_of)
-        super().__init__(_BY_ID, joined(filled.chunks))
+        nothing = _resting_orders(_NOTHING, _NOTHING, MarketIndex())
+        filled = nothing.apply(orders, spots=spots, as_of=as_of)
+        _SET_BY_ID(self, filled._by_id)  # noqa: SLF001  # of this class
+        _SET_SATURATED(self, filled._saturated)  # noqa: SLF001  # of this class
         _SET_INDEX(self, filled.index)
-        _SET_EXCESS(self, filled._excess)  # noqa: SLF001  # of this class
+
+    @property
+    def saturated(self) -> dict[Pair, int]:
+        """The number of levels that show 2^64-1, by pair: their orders offer as much, or more (decision 26).
+
+        No asset has such an amount. A producer that scales amounts twice is found here.
+
+        >>> from market_index import ADA, AssetId
+        >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
+        >>> RestingOrders({"a#0": Order(pair, Side.ASK, "0.5", 2**64 - 1)}).saturated == {pair: 1}
+        True
+        """
+        return dict(Counter(pair for pair, _ in self._saturated.values()))
 
     def apply(
         self,
@@ -144,13 +156,17 @@ class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
         for pair, spot in dict(spots).items():
             require_trackable(pair)
             change_of(pair).spot = _checked_spot(pair, spot)
-        excess: dict[str, int | None] = {}
-        index = self.index.with_books(*[self._changed_book(change, excess) for change in by_pair.values()])
+        saturated: dict[str, tuple[Pair, int] | None] = {}
+        index = self.index.with_books(*[self._changed_book(change, saturated) for change in by_pair.values()])
         if as_of is not None:
             index = index.with_freshness(Freshness(as_of, index.published_at))
         by_id: dict[str, Order | None] = dict.fromkeys(gone)
-        excesses = self._excess._changed(excess.items())  # noqa: SLF001  # of the base class
-        return self._with(self._changed((by_id | placed).items()), index, excesses)
+        by_id |= placed
+        return _resting_orders(
+            self._by_id.changed(by_id.items()),
+            self._saturated.changed(saturated.items()) if saturated else self._saturated,
+            index,
+        )
 
     def _removed_or_replaced(
         self, placed: Mapping[str, Order], removed: Iterable[str], *, missing_ok: bool
@@ -161,7 +177,7 @@ class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
         gone: dict[str, Order] = {}
         for order_id in removed:
             _require_id(order_id)
-            before = self._at(order_id)
+            before = self._by_id.get(order_id)
             if not missing_ok and (before is None or order_id in gone):
                 raise OrderNotFound(order_id)
             if before is not None:
@@ -170,31 +186,37 @@ class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
             _require_id(order_id)
             if type(order) is not Order:
                 raise InvalidOrderBook(f"placed[{safe_repr(order_id)}] must be an Order, got {safe_repr(order)}")
-            before = self._at(order_id)
+            before = self._by_id.get(order_id)
             if before is not None:
                 gone[order_id] = before
         return gone
 
-    def _changed_book(self, change: _PairChange, excess: dict[str, int | None]) -> OrderBook:
-        """Return the next book of a pair, and set the excess of the levels that have or had any."""
+    def _changed_book(self, change: _PairChange, saturated: dict[str, tuple[Pair, int] | None]) -> OrderBook:
+        """Return the next book of a pair, and set the levels that are or were saturated."""
         book = self.index.get(change.pair) or OrderBook(change.pair)
-        bids = self._level_changes(change.pair, book.bids, change.bids, excess)
-        asks = self._level_changes(change.pair, book.asks, change.asks, excess)
+        bids = self._level_changes(change.pair, book.bids, change.bids, saturated)
+        asks = self._level_changes(change.pair, book.asks, change.asks, saturated)
         return book.apply(bids, asks, change.spot)
 
     def _level_changes(
-        self, pair: Pair, levels: Levels, differences: dict[str, tuple[Decimal, int]], excess: dict[str, int | None]
+        self,
+        pair: Pair,
+        levels: Levels,
+        differences: dict[str, tuple[Decimal, int]],
+        saturated: dict[str, tuple[Pair, int] | None],
     ) -> list[tuple[Decimal, int]]:
         """Return the changes of levels that add differences to their totals."""
         changes: list[tuple[Decimal, int]] = []
         for text, (price, difference) in differences.items():
-            shown = levels._at(price) or 0  # noqa: SLF001  # of the base class; the price is valid
+            shown = by_price(levels).get(price) or 0
             total = shown + difference
-            if shown == MAX_LIQUIDITY or total > MAX_LIQUIDITY:
+            if shown == MAX_LIQUIDITY or total >= MAX_LIQUIDITY:
                 level = f"{pair} {levels.side.value} {text}"
-                total += self._excess._at(level) or 0  # noqa: SLF001  # of the base class
-                excess[level] = max(total - MAX_LIQUIDITY, 0) or None
-            changes.append((price, min(total, MAX_LIQUIDITY)))
+                _, excess = self._saturated.get(level) or (pair, 0)
+                excess += total - MAX_LIQUIDITY
+                saturated[level] = (pair, excess) if excess >= 0 else None
+                total = MAX_LIQUIDITY + min(excess, 0)
+            changes.append((price, total))
         return changes
 
     def untrack(self, *pairs: Pair) -> RestingOrders:
@@ -207,7 +229,7 @@ class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
             require_trackable(pair)
             if resting := len(self._orders_of(pair)):
                 raise InvalidOrderBook(f"{pair} must have no orders to be untracked, got {resting}")
-        return self._with(self, self.index.without(*pairs), self._excess)
+        return _resting_orders(self._by_id, self._saturated, self.index.without(*pairs))
 
     def at(self, pair: Pair, side: Side, price: Decimal | str) -> dict[str, Order]:
         """Return the orders of a level by id, sorted by id. It reads all orders: 10,000 take milliseconds.
@@ -232,34 +254,27 @@ class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
         }
 
     def _orders_of(self, pair: Pair) -> list[tuple[str, Order]]:
-        return [
-            entry
-            for chunk in self._chunks
-            for entry in zip(chunk.keys, chunk.values, strict=True)
-            if entry[1].pair == pair
-        ]
-
-    def _with(self, orders: RestingOrders, index: MarketIndex, excess: Chunked[str, int]) -> RestingOrders:
-        """Return the same orders with their index."""
-        following = self._derived(orders._chunks, orders._bounds, orders._size)
-        _SET_INDEX(following, index)
-        _SET_EXCESS(following, excess)
-        return following
+        return [entry for entry in self._by_id.items() if entry[1].pair == pair]
 
     def __getitem__(self, order_id: str) -> Order:
-        order = self._at(order_id) if type(order_id) is str else None
+        order = self._by_id.get(order_id) if type(order_id) is str else None
         if order is None:
             raise OrderNotFound(order_id)
         return order
 
     def __iter__(self) -> Iterator[str]:
-        return chain.from_iterable([chunk.keys for chunk in self._chunks])
+        return self._by_id.keys()
+
+    def __len__(self) -> int:
+        return self._by_id.size
 
     def __eq__(self, other: object) -> bool:
-        return super().__eq__(other) and self.index == other.index if type(other) is RestingOrders else NotImplemented
+        if type(other) is not RestingOrders:
+            return NotImplemented
+        return self._by_id == other._by_id and self.index == other.index
 
     def __hash__(self) -> int:
-        return hash((self.columns, self.index))
+        return hash((tuple(self._by_id.items()), self.index))
 
     def __repr__(self) -> str:
         return f"<RestingOrders: {len(self)} orders, {len(self.index)} pairs>" if self.index else "RestingOrders()"
@@ -268,7 +283,18 @@ class RestingOrders(Chunked[str, Order], Mapping[str, Order]):
         return dict(self), {pair: book.spot for pair, book in self.index.items()}, self.index.as_of
 
 
-_SET_INDEX, _SET_EXCESS = slot_setters(RestingOrders, "index", "_excess")
+_SET_BY_ID, _SET_SATURATED, _SET_INDEX = slot_setters(RestingOrders, "_by_id", "_saturated", "index")
+
+
+def _resting_orders(
+    by_id: SortedMap[str, Order], saturated: SortedMap[str, tuple[Pair, int]], index: MarketIndex
+) -> RestingOrders:
+    """Return the resting orders of valid parts, without validating them again."""
+    resting = object.__new__(RestingOrders)
+    _SET_BY_ID(resting, by_id)
+    _SET_SATURATED(resting, saturated)
+    _SET_INDEX(resting, index)
+    return resting
 
 
 @define

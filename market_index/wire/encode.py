@@ -12,10 +12,9 @@ from decimal import Decimal
 from typing import Final
 
 from market_index.assets import AssetId
-from market_index.chunked import set_encoded
 from market_index.freshness import Freshness, format_time
-from market_index.index import MarketIndex, PairsChunk
-from market_index.levels import LevelChanges, LevelsChunk
+from market_index.index import MarketIndex, PairsChunk, by_key
+from market_index.levels import LevelChanges, LevelsChunk, by_price
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import EXACT, price_text
@@ -37,7 +36,7 @@ _ARRAY_AND_OBJECT_END: Final = EncodedPart(b"]}")
 def encoded_order_book(book: OrderBook) -> tuple[EncodedPart, ...]:
     """Return the response body of the order-book endpoint in parts: one line of ASCII."""
     start = f'{_identifiers(book.pair.base, book.pair.quote)},"spot":{_price_to_json(book.spot)},"bids":['
-    bids, asks = book.bids.chunks, book.asks.chunks
+    bids, asks = by_price(book.bids).chunks, by_price(book.asks).chunks
     if len(bids) == len(asks) == 1:
         # Most books. It is not cached, and one part: several small ones fragment the memory between the bodies.
         # Identifiers and prices contain no percent sign.
@@ -68,7 +67,7 @@ def with_identifiers(text: bytes, pair: Pair, base: str, quote: str) -> bytes:
 
 def encoded_pair_list(index: MarketIndex) -> tuple[EncodedPart, ...]:
     """Return the response body of the pair-list endpoint in parts: one line of ASCII, pairs in ledger order."""
-    parts = [chunk.encoded or _encode_entries(chunk) for chunk in index.chunks if chunk.keys]
+    parts = [chunk.encoded or _encode_entries(chunk) for chunk in by_key(index).chunks if chunk.keys]
     return _PAIR_LIST_START, *_with_commas(parts), _ARRAY_AND_OBJECT_END
 
 
@@ -163,7 +162,7 @@ def _encode_levels(chunk: LevelsChunk) -> EncodedPart:
     """Encode a chunk of levels, and cache the text on it."""
     template = _levels_template(chunk).encode("ascii")
     part = EncodedPart(template % tuple(chunk.values))
-    set_encoded(chunk, part)
+    chunk.encoded = part
     return part
 
 
@@ -189,7 +188,7 @@ def _encode_entries(chunk: PairsChunk) -> EncodedPart:
     """Encode the pair-list entries of a chunk of pairs, and cache the text on it."""
     entries = [_entry(book.pair.base, book.pair.quote, book.spot) for book in chunk.values]
     part = EncodedPart(b",".join(entries))
-    set_encoded(chunk, part)
+    chunk.encoded = part
     return part
 
 

@@ -35,6 +35,6 @@ def text_of(parts: Iterable[EncodedPart]) -> bytes:
 def digest_of(parts: Iterable[EncodedPart]) -> bytes:
     """Return a digest of all parts (16 bytes), the same in every process for the same book or pair list.
 
-    It is computed from the digests of the parts, which depend only on the content (see `market_index.chunked`).
+    It is computed from the digests of the parts, which depend only on the content (see `market_index.sorted_map`).
     """
     return blake2b(b"".join([part.digest for part in parts]), digest_size=_DIGEST_BYTES).digest()

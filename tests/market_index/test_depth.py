@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, CumulativeLevel, InvalidOrderBook, InvalidPrice, Liquidity, OrderBook, Pair, Side
+from market_index.levels import by_price
 from market_index.strategies import prices
 from tests.market_index.models import LARGEST_COEFFICIENT, NARROW, books, is_price, levels_of
 
@@ -80,7 +81,7 @@ class TestLiquidityWithin:
         # The midpoint is 1000.
         near, far = [(str(1000 - n), n) for n in range(1, 1000)], [(str(1000 + n), n) for n in range(1, 1000)]
         book = OrderBook.from_levels(PAIR, bids=near, asks=far)
-        assert len(book.bids.chunks) > 5
+        assert len(by_price(book.bids).chunks) > 5
         for side in Side:
             liquidity = book.liquidity_within(side, Decimal(2 * distance + 1) / 2000)
             assert liquidity is not None

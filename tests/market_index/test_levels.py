@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 from itertools import accumulate, product
-from typing import Any
+from typing import Any, cast
 from zlib import crc32
 
 import pytest
@@ -25,11 +25,13 @@ from market_index import (
     Pair,
     PriceLevel,
     Side,
+    sorted_map,
     wire,
 )
-from market_index.chunked import BOUNDARY_MASK, Chunk
 from market_index.display import Tokens
 from market_index.errors import safe_repr
+from market_index.levels import by_price
+from market_index.sorted_map import BOUNDARY_MASK
 from market_index.strategies import prices
 from tests.market_index.models import books
 
@@ -109,22 +111,40 @@ class TestSequence:
         bids = deep_book(count).bids
         levels = tuple(bids)
         assert [bids[position] for position in range(-count, count)] == [*levels] * 2
-        ends = list(accumulate(len(chunk.keys) for chunk in bids.chunks))[:-1]
+        ends = list(accumulate(len(chunk.keys) for chunk in by_price(bids).chunks))[:-1]
         near_ends = [end + offset for end in ends for offset in (-1, 0, 1)]
         bounds = near_ends if count > 4 else [None, *range(-count - 2, count + 3)]
-        for start, stop, step in product(bounds, bounds, [None, 1, 2, 3, -1, -2, -3]):
-            assert bids[start:stop:step] == levels[start:stop:step]
+        for start, stop, step in product(bounds, bounds, [None, 1, 2, 3]):
+            assert bids[start:stop:step] == Levels(Side.BID, levels[start:stop:step])
+
+    def test_a_slice_from_the_worst_price_is_rejected(self):
+        with pytest.raises(ValueError, match=r"best price first: reversed\(levels\) starts at the worst price"):
+            _ = deep_book(3).bids[::-1]
 
     def test_a_slice_of_the_best_levels_reads_only_their_chunks(self):
-        bids = deep_book(400).bids
-        first, second, *others = bids.chunks
+        bids = deep_book(2_000).bids
+        first, second, *others = by_price(bids).chunks
         assert len(others) > 1
-        best = tuple(bids)[: len(first.keys) + len(second.keys)]
+        best = tuple(bids)[: len(first.keys) + len(second.keys) - 1]
         for chunk in others:
-            chunk.keys[:] = []
+            chunk.keys = ()
             del chunk.values[:]
-        assert bids[: len(best)] == best
+        assert tuple(bids[: len(best)]) == best
         assert bids[0] == best[0]
+
+    def test_the_last_levels_are_found_from_the_end(self):
+        bids = deep_book(400).bids
+        worst = tuple(bids)[-1]
+        for chunk in by_price(bids).chunks[:-2]:
+            chunk.keys = ()
+        assert bids[-1] == worst
+
+    def test_iteration_creates_only_the_levels_of_one_chunk(self):
+        bids = deep_book(400).bids
+        best = bids[0]
+        for chunk in by_price(bids).chunks[1:]:
+            chunk.keys = cast("Any", None)
+        assert next(iter(bids)) == best
 
     @given(books)
     def test_it_has_columns_and_a_length(self, book: OrderBook):
@@ -197,7 +217,7 @@ class TestAmountAt:
         entries = [(str(price), price) for price in range(1, 1_000)]
         book = OrderBook.from_levels(PAIR, entries, entries)
         levels = book.bids if side is Side.BID else book.asks
-        assert len(levels.chunks) > 2
+        assert len(by_price(levels).chunks) > 2
         assert all(levels.amount_at(price) == amount for price, amount in entries)
         assert levels.amount_at("1000") == levels.amount_at("0.5") == levels.amount_at("7.5") == 0
 
@@ -239,17 +259,18 @@ class TestSharing:
         assert book.bids[: count // 2] == fresh.bids[: count // 2]
         assert book.depth(count // 2) == fresh.depth(count // 2)
 
-    def test_the_cost_of_many_changes_of_a_small_book_is_linear(self, monkeypatch: pytest.MonkeyPatch):
-        change, moved = Chunk.changed, []
+    def test_the_changes_of_a_chunk_are_made_in_the_order_of_its_keys(self, monkeypatch: pytest.MonkeyPatch):
+        # An insertion moves the keys after it. Of 10,000 in falling order, each would move all those before.
+        edited, made = sorted_map._edited, list[Decimal]()
 
-        def counted(chunk: Chunk[Any, Any], position: int, *arguments: Any) -> Chunk[Any, Any]:
-            moved.append(len(chunk.keys) - position)
-            return change(chunk, position, *arguments)
+        def recorded(order: Any, chunk: Any, changes: Any) -> Any:
+            made.extend([key for _, key, _ in changes])
+            return edited(order, chunk, changes)
 
-        monkeypatch.setattr(Chunk, "changed", counted)
+        monkeypatch.setattr(sorted_map, "_edited", recorded)
         book = OrderBook.from_levels(PAIR, asks=[("0.5", 1), ("20000", 1)])
         book.apply(asks=[(str(price), 1) for price in range(10_000, 0, -1)])
-        assert (len(moved), max(moved)) == (10_000, 1)
+        assert made == list(range(1, 10_001))
 
     def test_one_change_encodes_one_chunk(self):
         book = deep_book(5_000)

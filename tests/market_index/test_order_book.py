@@ -201,8 +201,8 @@ class TestReading:
     @given(books, st.integers(0, 10))
     def test_depth_cuts_both_sides_and_nothing_else(self, book: OrderBook, levels: int):
         cut = book.depth(levels)
-        assert tuple(cut.bids) == book.bids[:levels]
-        assert tuple(cut.asks) == book.asks[:levels]
+        assert tuple(cut.bids) == tuple(book.bids)[:levels]
+        assert tuple(cut.asks) == tuple(book.asks)[:levels]
         assert (cut.pair, cut.spot) == (book.pair, book.spot)
 
     def test_a_book_within_the_depth_is_itself(self):

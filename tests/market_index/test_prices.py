@@ -22,7 +22,6 @@ from market_index.prices import (
     parse_prices,
     plain,
     price_for_takers,
-    steps_for_takers,
     to_price,
     to_price_or_ratio,
     to_ratio,
@@ -313,10 +312,11 @@ class TestRounding:
                 convert(ratio)
 
     @given(prices(), prices())
-    def test_steps_are_whole_and_no_better_for_a_taker(self, price: Decimal, step: Decimal):
-        exact = Fraction(price) / Fraction(step)
-        assert Fraction(steps_for_takers(Side.BID, price, step)) == floor(exact)
-        assert Fraction(steps_for_takers(Side.ASK, price, step)) == ceil(exact)
+    def test_a_quotient_is_whole_and_no_better_for_a_taker(self, price: Decimal, step: Decimal):
+        exact, (whole, rest) = Fraction(price) / Fraction(step), EXACT.divmod(price, step)
+        with localcontext(EXACT):
+            assert Fraction(Side.BID.rounded(whole, rest)) == floor(exact)
+            assert Fraction(Side.ASK.rounded(whole, rest)) == ceil(exact)
 
 
 NOT_RATIO = "be ASCII digits with an optional point or one slash"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 
@@ -86,6 +87,11 @@ class TestIndex:
             assert resting == RestingOrders(by_id, spots)
             assert list(resting) == sorted(by_id)
             assert resting.index == books_of_orders(by_id, spots)
+            books = resting.index.values()
+            full = [
+                book.pair for book in books for amount in (*book.bids.amounts, *book.asks.amounts) if amount == LIMIT
+            ]
+            assert resting.saturated == Counter(full)
 
     @pytest.mark.parametrize("duplicate", [lambda full: pickle.loads(pickle.dumps(full)), copy.copy, copy.deepcopy])
     def test_the_index_and_the_excess_survive_pickle_and_copy(self, duplicate):

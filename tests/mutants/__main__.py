@@ -31,7 +31,7 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     f"{module}.py": [f"tests/{module.rpartition('/')[0]}/test_{test}.py" for test in tests]
     for module, tests in {
         "market_index/assets": ["assets"],
-        "market_index/chunked": ["chunked", "index", "levels"],
+        "market_index/sorted_map": ["sorted_map", "index", "levels"],
         "market_index/depth": ["depth"],
         "market_index/display/cip14": ["cip14"],
         "market_index/display/cip67": ["cip67"],

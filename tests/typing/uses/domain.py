@@ -50,7 +50,7 @@ book = OrderBook.from_levels(pair, bids=[("0.5", 7), (Decimal(1), 2), level], as
 side: Sequence[PriceLevel] = book.bids
 assert_type(book.bids, Levels)
 assert_type(book.bids[0], PriceLevel)
-assert_type(book.bids[:2], tuple[PriceLevel, ...])
+assert_type(book.bids[:2], Levels)
 assert_type(book.bids.amount_at("0.5"), int)
 assert_type(OrderBook(pair, spot=None).spot, Decimal | None)
 assert_type(book.best_bid, PriceLevel | None)

@@ -1,4 +1,4 @@
-"""The persistent sorted structure, compared with a dict; its layout depends only on the keys."""
+"""The persistent sorted map, compared with a dict; its layout depends only on the keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from market_index.chunked import BOUNDARY_MASK, MAX_UNSPLIT, Chunk, Chunked, KeyOrder, set_encoded
+from market_index.sorted_map import BOUNDARY_MASK, MAX_UNSPLIT, KeyOrder, SortedMap
 from market_index.wire.parts import EncodedPart
 
 
@@ -24,13 +24,13 @@ FALLING: KeyOrder[int, str] = KeyOrder(octets, sort_key=int.__neg__)
 ENDS = [key for key in range(20_000) if not crc32(octets(key)) & BOUNDARY_MASK]
 
 
-def built(order: KeyOrder[int, str], model: dict[int, str]) -> Chunked[int, str]:
+def built(order: KeyOrder[int, str], model: dict[int, str]) -> SortedMap[int, str]:
     keys = sorted(model, reverse=order is FALLING)
-    return Chunked(order, Chunk(keys, [model[key] for key in keys]))
+    return SortedMap.of(order, keys, [model[key] for key in keys])
 
 
-def layout(content: Chunked[int, str]) -> tuple[list[tuple[list[int], list[str]]], tuple[int, ...], int]:
-    return [(chunk.keys, list(chunk.values)) for chunk in content.chunks], content._bounds, content._size
+def layout(content: SortedMap[int, str]) -> tuple[list[tuple[tuple[int, ...], list[str]]], tuple[int, ...], int]:
+    return [(chunk.keys, list(chunk.values)) for chunk in content.chunks], content.bounds, content.size
 
 
 # Adjacent keys, so that an example crosses the size below which nothing is split, also of keys that all end a chunk.
@@ -64,7 +64,7 @@ def test_a_changed_sequence_equals_a_fresh_build_and_differs_from_the_first_as_t
     earlier = content = built(order, model)
     for changes in steps:
         before, as_it_was = content, layout(content)
-        content = content._changed(changes)
+        content = content.changed(changes)
         assert layout(before) == as_it_was
         model = changed(model, changes)
         fresh = built(order, model)
@@ -74,13 +74,13 @@ def test_a_changed_sequence_equals_a_fresh_build_and_differs_from_the_first_as_t
             assert (content is before) == (layout(before) == layout(content))
     for one, other in ((content, earlier), (earlier, content), (content, content), (content, built(order, {}))):
         now, then = entries(one), entries(other)
-        differences, removed = one._changes_since(other)
+        differences, removed = one.changes_since(other)
         assert differences == [(key, value) for key, value in now.items() if then.get(key) != value]
         assert removed == [(key, value) for key, value in then.items() if key not in now]
 
 
-def entries(content: Chunked[int, str]) -> dict[int, str]:
-    return {key: value for chunk in content.chunks for key, value in zip(chunk.keys, chunk.values, strict=True)}
+def entries(content: SortedMap[int, str]) -> dict[int, str]:
+    return dict(content.items())
 
 
 NOT_ENDS = [key for key in range(MAX_UNSPLIT + 50) if key not in ENDS]
@@ -105,7 +105,7 @@ EXAMPLES: dict[str, tuple[Iterable[int], Changes]] = {
 @pytest.mark.parametrize(("keys", "changes"), EXAMPLES.values(), ids=EXAMPLES)
 def test_a_rare_change_equals_a_fresh_build(keys: Iterable[int], changes: Changes):
     model = dict.fromkeys(keys, "a")
-    assert layout(built(RISING, model)._changed(changes)) == layout(built(RISING, changed(model, changes)))
+    assert layout(built(RISING, model).changed(changes)) == layout(built(RISING, changed(model, changes)))
 
 
 def test_only_equal_keys_and_values_in_one_order_are_the_same_content():
@@ -126,7 +126,7 @@ def test_only_equal_keys_and_values_in_one_order_are_the_same_content():
 @example(start=dict.fromkeys(range(2_000), "a"), count=next(end for end in ENDS if end > MAX_UNSPLIT) + 1)
 def test_its_head_equals_a_fresh_build(start: dict[int, str], count: int):
     content = built(RISING, start)
-    head = content._head(count)
+    head = content.head(count)
     assert layout(head) == layout(built(RISING, {key: start[key] for key in sorted(start)[:count]}))
     assert (head is content) == (count >= len(start))
 
@@ -135,7 +135,7 @@ def test_its_head_equals_a_fresh_build(start: dict[int, str], count: int):
 @given(start=contents, key=st.integers(0, 500))
 def test_a_key_is_found_where_it_is(order: KeyOrder[int, str], start: dict[int, str], key: int):
     # Each value names its key.
-    found = built(order, {one: str(one) for one in start})._at(key)
+    found = built(order, {one: str(one) for one in start}).get(key)
     assert (found is not None) == (key in start)
     if found is not None:
         assert found == str(key)
@@ -143,8 +143,8 @@ def test_a_key_is_found_where_it_is(order: KeyOrder[int, str], start: dict[int, 
 
 def test_a_chunk_ends_at_the_keys_whose_hash_is_a_boundary():
     content = built(RISING, dict.fromkeys(range(1_000), "a"))
-    assert list(content._bounds) == [key for key in ENDS if key < 1_000]
-    assert [chunk.keys[-1] for chunk in content.chunks[:-1]] == list(content._bounds)
+    assert list(content.bounds) == [key for key in ENDS if key < 1_000]
+    assert [chunk.keys[-1] for chunk in content.chunks[:-1]] == list(content.bounds)
     assert len(built(RISING, dict.fromkeys(range(MAX_UNSPLIT), "a")).chunks) == 1
 
 
@@ -152,7 +152,7 @@ def test_a_change_copies_one_chunk_and_shares_the_others():
     content = built(RISING, dict.fromkeys(range(10_000), "a"))
     assert not {5_001, 10_001} & set(ENDS)
     for change in ((5_001, "b"), (5_001, None), (10_001, "b")):
-        shared = {id(chunk) for chunk in content.chunks} & {id(chunk) for chunk in content._changed([change]).chunks}
+        shared = {id(chunk) for chunk in content.chunks} & {id(chunk) for chunk in content.changed([change]).chunks}
         assert len(shared) == len(content.chunks) - 1
 
 
@@ -166,11 +166,11 @@ def test_many_changes_in_one_call_take_linear_time(some: list[int]):
         return octets(key)
 
     some = random.Random(1).sample(some, len(some))
-    content: Chunked[int, str] = Chunked(KeyOrder(counted), Chunk([-1], ["a"]))
+    content: SortedMap[int, str] = SortedMap.of(KeyOrder(counted), [-1], ["a"])
     for half in (some[::2], some[1::2]):
-        content = content._changed([(key, "a") for key in half])
-    content = content._changed([(key, None) for key in some])
-    assert content._size == 1
+        content = content.changed([(key, "a") for key in half])
+    content = content.changed([(key, None) for key in some])
+    assert content.size == 1
     # Of a chunk that is split again all keys are hashed. For each change that would be a million.
     assert hashed < 10 * len(some)
 
@@ -185,8 +185,8 @@ def test_what_is_cached_of_a_chunk_is_never_stale(start: dict[int, str], steps: 
     content = built(RISING, start)
     for changes in steps:
         for chunk in content.chunks[::every]:
-            set_encoded(chunk, EncodedPart("".join(one[:1] for one in chunk.values).encode()))
-        content = content._changed(changes)
+            chunk.encoded = EncodedPart("".join(one[:1] for one in chunk.values).encode())
+        content = content.changed(changes)
         for chunk in content.chunks:
             # It is valid for "ab" instead of "a", but not for "b".
             assert chunk.encoded is None or chunk.encoded.text.decode() == "".join(one[:1] for one in chunk.values)
@@ -195,33 +195,31 @@ def test_what_is_cached_of_a_chunk_is_never_stale(start: dict[int, str], steps: 
 def test_a_replacement_with_the_same_json_keeps_what_is_cached_of_the_chunk():
     content = built(RISING, dict.fromkeys(range(10), "a"))
     encoded = EncodedPart(b"encoded")
-    set_encoded(content.chunks[0], encoded)
-    assert content._changed([(3, "ab")]).chunks[0].encoded is encoded
+    content.chunks[0].encoded = encoded
+    assert content.changed([(3, "ab")]).chunks[0].encoded is encoded
     for change in ((3, "b"), (3, None), (10, "a")):
-        assert content._changed([change]).chunks[0].encoded is None
+        assert content.changed([change]).chunks[0].encoded is None
 
 
 def test_a_value_that_equals_the_stored_one_does_not_replace_it():
     stored, equal = "a" * 1_000, "".join(["a"] * 1_000)
     content = built(RISING, {1: stored})
-    assert content._changed([(1, equal)]) is content
+    assert content.changed([(1, equal)]) is content
     assert equal is not stored
-    assert content._changed([(1, equal), (2, "b")])._at(1) is stored
+    assert content.changed([(1, equal), (2, "b")]).get(1) is stored
 
 
-EMPTY: Chunked[str, int] = Chunked(KeyOrder(str.encode), Chunk([], []))
+EMPTY: SortedMap[str, int] = SortedMap.of(KeyOrder(str.encode), [], [])
 
 
 @given(st.lists(st.dictionaries(st.text("ab#0", max_size=3), st.none() | st.integers(0, 9)), max_size=5))
 def test_it_changes_like_a_dict(steps: list[dict[str, int | None]]):
     content, model = EMPTY, dict[str, int]()
     for step in steps:
-        content = content._changed(step.items())
+        content = content.changed(step.items())
         model = {key: value for key, value in {**model, **step}.items() if value is not None}
-        assert dict(zip(*content.columns, strict=True)) == model
-        assert list(content.columns[0]) == sorted(model)
-        assert content._size == len(model)
-        assert content == EMPTY._changed(model.items())
-        assert hash(content) == hash(EMPTY._changed(model.items()))
+        assert list(content.items()) == sorted(model.items())
+        assert content.size == len(model)
+        assert content == EMPTY.changed(model.items())
         assert (content == EMPTY) == (not model)
-        assert [content._at(key) for key in ("a", "b#")] == [model.get("a"), model.get("b#")]
+        assert [content.get(key) for key in ("a", "b#")] == [model.get("a"), model.get("b#")]
