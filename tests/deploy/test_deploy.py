@@ -18,6 +18,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from market_index import LiveIndex
+from market_index_cli.serve import serve
 from market_index_cli.server.counters import Counters
 from market_index_feeds import open_feed, open_store
 from market_index_http.operating import Health
@@ -42,6 +43,8 @@ def run(*command: object) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def units(tmp_path: Path) -> list[Path]:
     """The units, with the path of the command that is installed here."""
+    (tmp_path / "market-index.service.d").mkdir()
+    shutil.copy(DEPLOY / "ledger.conf", tmp_path / "market-index.service.d")
     for name in UNITS:
         (tmp_path / name).write_text((DEPLOY / name).read_text().replace(INSTALLED, str(COMMAND)))
     return [tmp_path / name for name in UNITS]
@@ -56,6 +59,14 @@ class TestUnits:
     def test_the_exposure_of_the_service_is_low(self, units: list[Path]):
         done = run("systemd-analyze", "security", "--offline=true", "--threshold=15", "--no-pager", units[0])
         assert done.returncode == 0, done.stdout
+
+
+def test_the_variables_of_the_units_and_pages_are_those_of_serve():
+    options = {f"MARKET_INDEX_{option.name}".upper() for option in serve.params} | {"MARKET_INDEX_HEADERS_FILE"}
+    files = [*DEPLOY.glob("*.service"), *DEPLOY.glob("*.conf"), *DEPLOY.parent.glob("deployment*.md")]
+    named = {name for file in files for name in re.findall(r"MARKET_INDEX_[A-Z_]+", file.read_text())}
+    assert len(named) > 5
+    assert named <= options
 
 
 def has_namespaces() -> bool:

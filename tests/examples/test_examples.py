@@ -1,4 +1,4 @@
-"""The folder docs/examples: each program is on a page and in the README."""
+"""The folder docs/examples: each program is on a page."""
 
 from __future__ import annotations
 
@@ -13,11 +13,6 @@ TWINS = {"bot_sseclient.py"}
 """Programs that differ from a shown one only in their HTTP library. tests/market_index_cli/page runs both."""
 
 every_example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-
-
-@every_example
-def test_the_readme_shows_the_example(path: Path):
-    assert f"](docs/examples/{path.name})" in (ROOT / "README.md").read_text()
 
 
 @every_example
