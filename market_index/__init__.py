@@ -27,6 +27,7 @@ from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import Pair, PairInfo, PairNotFound
 from market_index.prices import Side, format_price, parse_price
+from market_index.printing import render_tables_with
 from market_index.resting_orders import OrderNotFound, RestingOrders
 
 __all__ = [
@@ -64,3 +65,10 @@ __all__ = [
 
 __version__ = "0.1.0"
 """The version of the distribution."""
+
+
+@render_tables_with
+def _table(value: object) -> str:
+    from market_index.display import table  # noqa: PLC0415  # few programs show a table
+
+    return table(value).html

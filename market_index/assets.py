@@ -11,6 +11,8 @@ from typing import Any, Final, final
 
 from attrs import frozen
 
+from market_index.cip14 import fingerprint_of
+from market_index.cip67 import label_of, text_of
 from market_index.errors import InvalidAssetId, safe_repr
 from market_index.value import Value
 
@@ -158,16 +160,12 @@ class AssetId(Value):
         >>> AssetId.from_unit("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f534e454b").fingerprint
         'asset108xu02ckwrfc8qs9d97mgyh4kn8gdu9w8f5sxk'
         """
-        from market_index.display import cip14  # noqa: PLC0415  # loaded only when it is called
-
-        return cip14.fingerprint(self.policy_id, self.asset_name) if self.policy_id else None
+        return fingerprint_of(self.policy_id, self.asset_name) if self.policy_id else None
 
     @property
     def asset_name_label(self) -> int | None:
         """The CIP-67 label at the start of the asset name (222 for an NFT, 333 for a token), or None."""
-        from market_index.display import cip67  # noqa: PLC0415  # loaded only when it is called
-
-        return cip67.label(self.asset_name)
+        return label_of(self.asset_name)
 
     @property
     def asset_name_text(self) -> str | None:
@@ -179,9 +177,7 @@ class AssetId(Value):
         >>> AssetId(bytes(28), bytes.fromhex("0014df10") + b"SNEK").asset_name_text
         'SNEK'
         """
-        from market_index.display import cip67  # noqa: PLC0415  # loaded only when it is called
-
-        return cip67.text(self.asset_name)
+        return text_of(self.asset_name)
 
     def __str__(self) -> str:
         return f"{self.policy_id.hex()}:{self.asset_name.hex()}" if self.policy_id else "ADA"
@@ -190,7 +186,7 @@ class AssetId(Value):
         return f"AssetId.parse('{self}')" if self.policy_id else "ADA"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
-        """Print the asset in IPython, and in the report of a failing Hypothesis test."""
+        """Print the `repr` in the report of a failing Hypothesis test, which prints the fields of other records."""
         del cycle
         printer.text(repr(self))
 

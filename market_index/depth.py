@@ -24,7 +24,8 @@ from market_index.levels import (
     require_amount,
 )
 from market_index.prices import EXACT, plain, to_price
-from market_index.value import Value, repr_html, slot_setters, unchecked
+from market_index.printing import repr_html
+from market_index.value import Value, slot_setters, unchecked
 
 _ZERO: Final = Decimal(0)
 

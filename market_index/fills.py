@@ -16,7 +16,8 @@ from market_index.depth import require_totals, totals
 from market_index.errors import InvalidOrderBook, safe_repr
 from market_index.levels import Levels, by_price, require_amount
 from market_index.prices import EXACT, Side, price_for_takers, to_ratio
-from market_index.value import Value, repr_html
+from market_index.printing import repr_html
+from market_index.value import Value
 
 Unit: TypeAlias = Literal["base", "quote"]
 """The unit of an amount: the smallest unit of the base asset, or of the quote asset."""

@@ -12,7 +12,7 @@ from typing import Final, final
 from attrs import frozen
 
 from market_index.errors import InvalidFreshness, safe_repr
-from market_index.value import Value
+from market_index.value import Value, slot_setters
 
 __all__ = ["Freshness", "format_time", "parse_time"]
 
@@ -108,8 +108,11 @@ class Freshness(Value):
                 f"got {safe_repr(as_of)}"
             )
         if self.published_at is not None:
-            object.__setattr__(self, "published_at", _to_utc("published_at", self.published_at))
+            _SET_PUBLISHED_AT(self, _to_utc("published_at", self.published_at))
 
     def without_as_of(self) -> Freshness:
         """Return the freshness with an unknown `as_of`."""
         return Freshness(None, self.published_at)
+
+
+(_SET_PUBLISHED_AT,) = slot_setters(Freshness, "published_at")

@@ -14,8 +14,9 @@ from market_index.errors import InvalidFreshness, InvalidOrderBook, require_iter
 from market_index.freshness import Freshness
 from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound, require_pair
+from market_index.printing import repr_html, repr_pretty
 from market_index.sorted_map import Chunk, KeyOrder, SortedMap
-from market_index.value import Value, repr_html, slot_setters
+from market_index.value import Value, slot_setters
 
 _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
     bytes,
@@ -179,6 +180,7 @@ class MarketIndex(Value, Mapping[Pair, OrderBook]):
         return f"<MarketIndex: {len(self)} pairs>" if self else "MarketIndex()"
 
     _repr_html_ = repr_html
+    _repr_pretty_ = repr_pretty
 
     def _arguments(self) -> tuple[Any, ...]:
         return list(self._by_key.values()), self.as_of, self.published_at

@@ -16,19 +16,16 @@ from typing import Any, Final, NoReturn, TypeAlias, final, overload
 from attrs import field, frozen
 
 from market_index.errors import InvalidOrderBook, MarketIndexError, require_iterable, safe_repr
-from market_index.prices import EXACT, Side, parse_prices, price_text, require_side, to_price
+from market_index.prices import EXACT, Side, parse_prices, price_argument, price_text, require_side, to_price
+from market_index.printing import repr_html, repr_pretty
 from market_index.sorted_map import Chunk, KeyOrder, SortedMap
-from market_index.value import Value, repr_html, slot_setters, unchecked
+from market_index.value import Value, slot_setters, unchecked
 
 MAX_LIQUIDITY: Final = 2**64 - 1
 """The maximum liquidity of an order or a level, in the smallest unit of the base asset (decision 1)."""
 
 REPR_LEVELS: Final = 3
 """The number of levels in the `repr` of one side."""
-
-
-def _number(price: Decimal | str) -> Decimal:
-    return price  # type: ignore[return-value]  # converted after all fields are set
 
 
 @final
@@ -48,7 +45,7 @@ class PriceLevel(Value):
         InvalidOrderBook: `accumulated_liquidity` is not an int from 1 to 2^64-1.
     """
 
-    price: Decimal = field(converter=_number)
+    price: Decimal = field(converter=price_argument)
     accumulated_liquidity: int
 
     def __attrs_post_init__(self) -> None:
@@ -254,6 +251,7 @@ class Levels(Value, Sequence[PriceLevel]):
         return f"<Levels: {len(self)} {self.side.value}s, best {best}, …>"
 
     _repr_html_ = repr_html
+    _repr_pretty_ = repr_pretty
 
     def _arguments(self) -> tuple[Any, ...]:
         return self.side, list(self)

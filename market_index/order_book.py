@@ -6,7 +6,6 @@ fills, liquidity near the midpoint.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from decimal import Decimal
 from types import EllipsisType
@@ -28,16 +27,18 @@ from market_index.levels import (
     price_key,
 )
 from market_index.orders import Order
-from market_index.pairs import Pair, require_trackable, spot_argument
-from market_index.prices import EXACT, Side, plain, require_side, to_price
-from market_index.value import Value, repr_html, slot_setters
+from market_index.pairs import Pair, require_trackable
+from market_index.prices import EXACT, Side, plain, price_text, require_side, spot_argument, to_price
+from market_index.printing import repr_html, repr_pretty
+from market_index.value import Value, slot_setters
 
 _HALF: Final = Decimal("0.5")
 _NO_CHANGES: Final[tuple[Entry, ...]] = ()
 
 
-def _levels(levels: Iterable[PriceLevel]) -> Levels:
-    return levels  # type: ignore[return-value]  # converted after all fields are set
+def _levels_argument(levels: Iterable[PriceLevel]) -> Any:
+    """Return the argument unchanged, as `price_argument` does."""
+    return levels
 
 
 def _side(side: Side, levels: Iterable[PriceLevel]) -> Levels:
@@ -71,8 +72,8 @@ class OrderBook(Value):
     """
 
     pair: Pair
-    bids: Levels = field(default=Levels(Side.BID), converter=_levels)
-    asks: Levels = field(default=Levels(Side.ASK), converter=_levels)
+    bids: Levels = field(default=Levels(Side.BID), converter=_levels_argument)
+    asks: Levels = field(default=Levels(Side.ASK), converter=_levels_argument)
     spot: Decimal | None = field(default=None, converter=spot_argument)
 
     def __attrs_post_init__(self) -> None:
@@ -292,6 +293,7 @@ class OrderBook(Value):
         return self._with(depth.grouped(self.bids, step), depth.grouped(self.asks, step), self.spot)
 
     _repr_html_ = repr_html
+    _repr_pretty_ = repr_pretty
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON of the order-book endpoint as Python values: prices are texts, amounts ints.
@@ -301,10 +303,14 @@ class OrderBook(Value):
         >>> book.to_dict()["bids"], book.to_dict()["quote"]
         ([{'price': '0.5', 'accumulated_liquidity': 7}], 'ADA')
         """
-        from market_index.wire import order_book_to_json  # noqa: PLC0415  # most programs import no cattrs
-
-        found: dict[str, Any] = json.loads(order_book_to_json(self))
-        return found
+        sides = {
+            f"{levels.side.value}s": [
+                {"price": price_text(price), "accumulated_liquidity": amount} for price, amount in levels.items()
+            ]
+            for levels in (self.bids, self.asks)
+        }
+        spot = None if self.spot is None else price_text(self.spot)
+        return {"base": str(self.pair.base), "quote": str(self.pair.quote), "spot": spot, **sides}
 
     def _levels(self, side: Side) -> Levels:
         require_side(side)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
-from typing import final
+from typing import Any, final
 
 from attrs import field, frozen
 
@@ -19,8 +19,9 @@ from market_index.prices import Side, price_for_takers, require_side, to_price_o
 from market_index.value import Value, slot_setters
 
 
-def _number(price: Decimal | Fraction | str) -> Decimal | Fraction:
-    return price  # type: ignore[return-value]  # converted after all fields are set
+def _price_argument(price: Decimal | Fraction | str) -> Any:
+    """Return the argument unchanged, as `price_argument` does."""
+    return price
 
 
 @final
@@ -49,7 +50,7 @@ class Order(Value):
 
     pair: Pair
     side: Side
-    price: Decimal | Fraction = field(converter=_number)
+    price: Decimal | Fraction = field(converter=_price_argument)
     amount: int
 
     def __attrs_post_init__(self) -> None:

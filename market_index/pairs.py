@@ -13,8 +13,9 @@ from attrs import field, frozen
 
 from market_index.assets import AssetId
 from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPairList, MarketIndexError, safe_repr
-from market_index.prices import to_price
-from market_index.value import Value, repr_html, slot_setters
+from market_index.prices import spot_argument, to_price
+from market_index.printing import repr_html
+from market_index.value import Value, slot_setters
 
 LedgerOrder: TypeAlias = bytes
 """The sort key of a pair: policy id and asset name of the base, then of the quote (decision 9).
@@ -97,11 +98,6 @@ class PairNotFound(MarketIndexError, KeyError):
 
     def __str__(self) -> str:
         return f"Pair {self.pair} not found"
-
-
-def spot_argument(spot: Decimal | str | None) -> Decimal | None:
-    """Return a spot price as it is, for the types of a field; it is converted after all fields are set."""
-    return spot  # type: ignore[return-value]  # see above
 
 
 @final

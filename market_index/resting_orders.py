@@ -26,6 +26,7 @@ from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import LedgerOrder, Pair, require_trackable
 from market_index.prices import Side, price_for_takers, require_side, to_price, to_ratio
+from market_index.printing import repr_pretty
 from market_index.sorted_map import KeyOrder, SortedMap
 from market_index.value import Value, slot_setters
 
@@ -278,6 +279,8 @@ class RestingOrders(Value, Mapping[str, Order]):
 
     def __repr__(self) -> str:
         return f"<RestingOrders: {len(self)} orders, {len(self.index)} pairs>" if self.index else "RestingOrders()"
+
+    _repr_pretty_ = repr_pretty
 
     def _arguments(self) -> tuple[Any, ...]:
         return dict(self), {pair: book.spot for pair, book in self.index.items()}, self.index.as_of

@@ -13,26 +13,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import repeat
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from attrs import fields
 from attrs.exceptions import FrozenInstanceError
 
 T = TypeVar("T")
 
-MAX_PRINTED: Final = 50
-"""The maximum number of items of a collection that IPython and Hypothesis print one by one."""
-
 
 class Value:
     """Base class of the immutable classes."""
 
     __slots__ = ()
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        # IPython calls the repr of a class that has its own, unless the class has this method itself.
-        cls._repr_pretty_ = cls._repr_pretty_  # type: ignore[method-assign]  # it is the inherited method
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError
@@ -52,25 +44,6 @@ class Value:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments()
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
-        """Print a call that evaluates to the value, or its repr if a collection in it has more than 50 items.
-
-        IPython calls this, and Hypothesis for the report of a failing test.
-        """
-        del cycle
-        arguments = self._arguments()
-        if any(isinstance(one, (list, tuple, dict)) and len(one) > MAX_PRINTED for one in arguments):
-            printer.text(repr(self))
-            return
-        while arguments and arguments[-1] is None:
-            arguments = arguments[:-1]
-        with printer.group(1, f"{type(self).__name__}(", ")"):
-            for position, argument in enumerate(arguments):
-                if position:
-                    printer.text(",")
-                    printer.breakable()
-                printer.pretty(argument)
 
 
 @cache
@@ -92,10 +65,3 @@ def unchecked(of_type: type[T], first: Sequence[object], *others: Iterable[objec
         # deque(maxlen=0) exhausts the iterator at C speed.
         deque(map(set_slot, values, column), maxlen=0)
     return values
-
-
-def repr_html(value: object) -> str:
-    """Return the table that a notebook shows for a value: the method `_repr_html_` of values that have a table."""
-    from market_index.display.notebook import table  # noqa: PLC0415  # few programs show a table
-
-    return table(value).html

@@ -43,9 +43,6 @@ NOT_IN_THE_DOMAIN = frozenset({
 # fmt: on
 # The modules of the domain whose `__all__` the other packages may import.
 PUBLIC = {"market_index", *(f"market_index.{name}" for name in ("display", "errors", "stateful", "strategies", "wire"))}
-# They are above all values, but a value imports them when it is shown or written.
-ABOVE_VALUES = ("market_index.display", "market_index.wire")
-DISPLAY = "market_index.display"
 # The modules and folders of the feeds that are a medium. Lines and recordings are shared by the commands.
 MEDIA = {f"market_index_feeds.{name}" for name in ("ledger", "nats", "orders", "service", "sqlite")}
 
@@ -157,12 +154,10 @@ def media(code: Code) -> Iterator[Import]:
 
 
 def cycles(code: Code) -> Iterator[Import]:
-    """There are no import cycles, including imports in functions or under TYPE_CHECKING, but from values upwards."""
+    """There are no import cycles, including imports in functions or under TYPE_CHECKING."""
     below: dict[str, set[str]] = {module: set() for module in code.imports}
     for one in code:
-        folders = [folder for folder in ABOVE_VALUES if is_within(one.module, folder)]
-        if package_of(one.importer) != "market_index" or all(is_within(one.importer, folder) for folder in folders):
-            below[one.importer].add(one.module)
+        below[one.importer].add(one.module)
     try:
         TopologicalSorter(below).prepare()
     except CycleError as error:

@@ -17,10 +17,11 @@ from unicodedata import category
 from attrs import field, frozen
 
 from market_index.assets import ADA, AssetId
-from market_index.display.cip67 import is_shown
+from market_index.cip67 import is_shown
 from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPrice, InvalidTokens, safe_repr
 from market_index.pairs import Pair
 from market_index.prices import to_price_or_ratio, to_ratio
+from market_index.printing import repr_pretty
 from market_index.value import Value, slot_setters
 
 MAX_DECIMALS: Final = 19
@@ -166,6 +167,8 @@ class Tokens(_Lookups):
         if len(self.entries) > REPR_ENTRIES:
             return f"<Tokens: {len(self.entries)} entries>"
         return f"Tokens({[*self.entries]})"
+
+    _repr_pretty_ = repr_pretty
 
     def _arguments(self) -> tuple[Any, ...]:
         return ([*self.entries], self.rejected) if self.rejected else ([*self.entries],)

@@ -41,7 +41,7 @@ from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import Side, parse_price, parse_prices, price_text, to_price_or_ratio, to_ratio
-from market_index.wire.encode import freshness_to_json, order_book_to_json, pair_list_to_json, pair_to_json
+from market_index.wire.encode import freshness_to_json, pair_list_to_json, pair_to_json
 from market_index.wire.json_value import Fault, require_type, shown
 
 Hook: TypeAlias = Callable[[Any, Any], Any]
@@ -307,8 +307,7 @@ def _order_to_json(order: Order) -> dict[str, Any]:
 
 
 def _index_to_json(index: MarketIndex) -> dict[str, Any]:
-    books = [json.loads(order_book_to_json(book)) for book in index.values()]
-    return {"books": books, **json.loads(freshness_to_json(index.freshness))}
+    return {"books": [book.to_dict() for book in index.values()], **json.loads(freshness_to_json(index.freshness))}
 
 
 _UNSTRUCTURE: Final[dict[type, Callable[[Any], Any]]] = {
@@ -319,7 +318,7 @@ _UNSTRUCTURE: Final[dict[type, Callable[[Any], Any]]] = {
         "price": price_text(level.price),
         "accumulated_liquidity": level.accumulated_liquidity,
     },
-    OrderBook: lambda book: json.loads(order_book_to_json(book)),
+    OrderBook: OrderBook.to_dict,
     Order: _order_to_json,
     Freshness: lambda freshness: json.loads(freshness_to_json(freshness)),
     MarketIndex: _index_to_json,

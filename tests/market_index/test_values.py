@@ -228,7 +228,7 @@ class TestText:
     def test_what_ipython_and_hypothesis_print_evaluates_to_the_value(self, value):
         assert eval(pretty(value), dict(NAMES)) == value  # printed by the library
 
-    @pytest.mark.parametrize("value", [*RECORDS, *COLLECTIONS], ids=name_of)
+    @pytest.mark.parametrize("value", [BOOK, *COLLECTIONS], ids=name_of)
     def test_ipython_prefers_it_to_the_repr(self, value):
         # Hypothesis calls an inherited method. IPython calls that of the first class that has it or a repr.
         assert callable(vars(type(value)).get("_repr_pretty_"))

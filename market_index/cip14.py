@@ -18,10 +18,10 @@ _GENERATOR: Final = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
 _CHECKSUM_LENGTH: Final = 6
 
 
-def fingerprint(policy_id: bytes, asset_name: bytes) -> str:
+def fingerprint_of(policy_id: bytes, asset_name: bytes) -> str:
     """Return the fingerprint of a token.
 
-    >>> fingerprint(bytes.fromhex("7eae28af2208be856f7a119668ae52a49b73725e326dc16579dcc373"), b"PATATE")
+    >>> fingerprint_of(bytes.fromhex("7eae28af2208be856f7a119668ae52a49b73725e326dc16579dcc373"), b"PATATE")
     'asset13n25uv0yaf5kus35fm2k86cqy60z58d9xmde92'
     """
     from hashlib import blake2b  # noqa: PLC0415  # takes 3 ms to import, and few programs need it
