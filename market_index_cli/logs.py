@@ -13,10 +13,10 @@ LOG: Final = logging.getLogger("market_index_cli")
 LOG_FORMATS: Final = ("text", "json")
 LOG_LEVELS: Final = ("info", "warning", "error")
 
-REQUESTS: Final = "uvicorn.access"
-"""The logger of requests."""
+REQUEST_LOG: Final = LOG.getChild("requests")
+"""The log of requests."""
 
-_REQUEST_FIELDS: Final = ("client", "method", "target", "http_version", "status")
+_REQUEST_FIELDS: Final = ("client", "method", "target", "http_version", "status", "milliseconds")
 """The arguments of a record of a request."""
 
 
@@ -38,7 +38,7 @@ def log_with_times(log_format: str, log_level: str) -> None:
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING))
     for name in ("market_index_feeds", "market_index_cli"):
         logging.getLogger(name).setLevel(level)
-    logging.getLogger(REQUESTS).setLevel(logging.INFO)
+    REQUEST_LOG.setLevel(logging.INFO)
     # Its warnings are about invalid requests: a client could fill the disk.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
@@ -70,8 +70,8 @@ class JsonFormatter(TextFormatter):
             "process": record.process,
             "message": record.getMessage(),
         }
-        if record.name == REQUESTS and isinstance(record.args, tuple):
-            fields |= zip(_REQUEST_FIELDS, record.args, strict=True)
+        if record.name == REQUEST_LOG.name and isinstance(record.args, tuple):
+            fields |= {"message": "request", **dict(zip(_REQUEST_FIELDS, record.args, strict=True))}
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
         return json.dumps(fields)

@@ -25,8 +25,9 @@ from market_index_cli.errors import listen_errors
 from market_index_cli.logs import LOG
 from market_index_cli.page.routes import page_routes
 from market_index_cli.relay import opened_until_signal
+from market_index_cli.server.cached_responses import Respond
 from market_index_cli.server.counters import Counters
-from market_index_cli.server.http_server import GRACE_SECONDS, Respond, Server, connections_allowed
+from market_index_cli.server.http_server import GRACE_SECONDS, Server, connections_allowed
 from market_index_cli.server.listeners import bind, passed_socket, url_of
 from market_index_cli.server.metrics import WorkerMetrics
 from market_index_cli.server.workers import supervise
@@ -107,8 +108,8 @@ def _serve(
 ) -> None:
     """Load the feed, follow it, and serve it on the socket until a signal ends it."""
 
-    def on_second(connections: int) -> None:
-        counters.set_gauge("open_connections", connections)
+    def on_second() -> None:
+        counters.set_gauge("open_connections", len(server.clients.connections))
         metrics.observe()
 
     live, connections = LiveIndex(), connections_allowed()

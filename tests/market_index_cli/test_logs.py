@@ -50,8 +50,9 @@ def test_a_record_is_one_line_of_text_or_json_and_its_traceback():
 
 
 def test_the_docs_list_each_field():
-    request = '%s - "%s %s HTTP/%s" %d', "a", "GET", "/", "1.1", 200
-    found = fields(record(*request, name="uvicorn.access", error=ValueError()))
+    request = '%s "%s %s HTTP/%s" %d %.1f ms', "a", "GET", "/", "1.1", 200, 1.5
+    found = fields(record(*request, name="market_index_cli.requests", error=ValueError()))
+    assert found["message"] == "request", "the target is there once"
     page = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text()
     assert {name for name, _ in DOCUMENTED.findall(page)} == found.keys()
 
@@ -74,7 +75,7 @@ def test_json_of_a_server_and_its_requests(tmp_path: Path):
             address = "{}:{}".format(*client.socket.getsockname())
             # A client can cause these as often as it likes.
             assert client.send(b"nonsense\r\n\r\n").status == 400
-        eventually(lambda: "uvicorn.access" in command.stderr)
+        eventually(lambda: "market_index_cli.requests" in command.stderr)
         assert command.end() == 0
         assert "s3cret" not in command.stderr
         rejected, loaded, listening, request = map(json.loads, command.stderr.splitlines())
@@ -86,18 +87,15 @@ def test_json_of_a_server_and_its_requests(tmp_path: Path):
     assert listening["message"] == f"listening on http://127.0.0.1:{port}"
     assert (request["client"], request["method"], request["http_version"]) == (address, "GET", "1.1")
     assert (request["target"], request["status"]) == ("/trading-view/pair-list", 200)
+    assert request["milliseconds"] > 0
 
 
 @pytest.mark.parametrize(("level", "logged"), [("info", "one\none\ntwo\n"), ("warning", "two\n"), ("error", "")])
-def test_less_severe_records_are_not_logged(
-    level: str, logged: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    # A server without an access log has disabled it in this process.
-    monkeypatch.setattr(logging.getLogger("uvicorn.access"), "propagate", True)
+def test_less_severe_records_are_not_logged(level: str, logged: str, capsys: pytest.CaptureFixture[str]):
     with own_signals_and_logging():
         log_with_times("text", level)
         for name in ("market_index_cli", "market_index_feeds.feed", "nats"):
             logging.getLogger(name).info("one")
         logging.getLogger("market_index_cli").warning("two")
-        logging.getLogger("uvicorn.access").info("a request")
+        logging.getLogger("market_index_cli.requests").info("a request")
     assert untimed(capsys.readouterr().err) == f"{logged}a request\n"

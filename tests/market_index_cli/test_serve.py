@@ -202,7 +202,7 @@ class TestVariables:
         assert service.request("/healthz").json["max_quiet_seconds"] == 1000
         assert service.request("/tokens.json").json["assets"][str(SNEK)] == ["SNEK", "279c909f", 0, ["SNEK", "Snek"]]
         assert service.order_book(str(SNEK), "ADA").json["spot"] == "4123.5", "the API has no human units"
-        eventually(lambda: f'"GET {LIST} HTTP/1.1" 200\n' in configured.stderr)
+        eventually(lambda: f'"GET {LIST} HTTP/1.1" 200 ' in configured.stderr)
 
     @pytest.mark.parametrize(("target", "status"), [(LIST, 200), ("/trading-view/order-book", 400), ("/nothing", 404)])
     def test_pages_of_allowed_origins_read_all_responses(self, configured: Running, target: str, status: int):

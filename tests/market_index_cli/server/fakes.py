@@ -1,13 +1,23 @@
-"""A transport and an event loop without sockets and time, and connections on them."""
+"""A transport and an event loop without sockets and time, connections on them, and an app that waits."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
+from threading import Event
 from typing import Any
 from unittest.mock import Mock
 
+from anyio import to_thread
+from starlette.types import Receive, Scope, Send
+
+from market_index import LiveIndex
 from market_index_cli.server.http_server import Server
+from market_index_http import create_app
+from tests.service import Service, served
+from tests.waiting import DEADLINE_SECONDS
 
 
 class Transport(asyncio.Transport):
@@ -17,6 +27,7 @@ class Transport(asyncio.Transport):
         super().__init__()
         self.written: list[bytes] = []
         self.is_closed = False
+        self.unsent = 0
 
     @property
     def sent(self) -> bytes:
@@ -33,6 +44,9 @@ class Transport(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self.is_closed
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
     def pause_reading(self) -> None: ...
 
@@ -56,7 +70,7 @@ class Loop:
     def call_later(self, *_: Any) -> Mock:
         return Mock()
 
-    def create_task(self, coroutine: Coroutine[Any, Any, Any]) -> Mock:
+    def create_task(self, coroutine: Coroutine[Any, Any, Any], **_: Any) -> Mock:
         coroutine.close()
         self.tasks += 1
         return Mock()
@@ -69,6 +83,7 @@ class Loop:
 
 def connected(server: Server, loop: Loop) -> Any:
     """Return a connection of the server, with a `Transport`."""
+    server.clients.clock = loop.time
     if not server.config.loaded:
         server.config.load()
     made: Any = server.config.http_protocol_class(  # type: ignore[call-arg]  # as in uvicorn
@@ -76,3 +91,28 @@ def connected(server: Server, loop: Loop) -> Any:
     )
     made.connection_made(Transport())
     return made
+
+
+class Slow:
+    """An app that responds with 404 once `resume` is set."""
+
+    def __init__(self) -> None:
+        self.answering, self.resume = Event(), Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.answering.set()
+        await to_thread.run_sync(self.resume.wait, DEADLINE_SECONDS)
+        await create_app(LiveIndex())(scope, receive, send)
+
+
+@contextmanager
+def slow(**options: Any) -> Iterator[tuple[Slow, Service]]:
+    app = Slow()
+    with served(app, Server(app, **options)) as service, ExitStack() as stack:
+        stack.callback(app.resume.set)
+        yield app, service
+
+
+def all_of(connection: socket.socket) -> bytes:
+    """Return what the server sends until it closes the connection."""
+    return b"".join(iter(lambda: connection.recv(65536), b""))

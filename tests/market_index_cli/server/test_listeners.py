@@ -105,9 +105,7 @@ def test_the_log_names_the_client_of_a_trusted_proxy(
 ):
     # uvicorn reads this variable unless its option is set.
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
-    # A server without an access log has disabled it in this process.
-    monkeypatch.setattr(logging.getLogger("uvicorn.access"), "propagate", True)
-    caplog.set_level(logging.INFO, "uvicorn.access")
+    caplog.set_level(logging.INFO, "market_index_cli.requests")
     app = create_app(LiveIndex())
     with served(app, Server(app, access_log=True, proxies=trusted)) as service, closing(Client(service.port)) as one:
         one.request("/healthz", headers=FORWARDED)
