@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from functools import partial
 from typing import final
 
@@ -17,13 +17,14 @@ from market_index_cli.server.counters import GAUGES, PROCESS_ID, Counters
 from market_index_http.operating import Health
 from market_index_http.operating.metrics import GAUGES as APP_GAUGES
 from market_index_http.operating.metrics import families, metrics_route, numbers_of, responses_family, skipped_family
+from market_index_http.stream import Stream
 
 
 @final
 class WorkerMetrics(Collector):
     """The metrics of the workers that share a table: gauges with the label `worker`, and the sum of the responses."""
 
-    def __init__(self, live: LiveIndex, counters: Counters, streams: Sized, health: Health | None) -> None:
+    def __init__(self, live: LiveIndex, counters: Counters, streams: Stream, health: Health | None) -> None:
         self._numbers, self._health = partial(numbers_of, live, health, streams), health
         self._counters = counters
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from math import isfinite
 from time import time
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,6 +21,9 @@ from market_index_http.operating.counting import CountResponses
 from market_index_http.operating.probes import Health
 from market_index_http.routes import exact_route
 from market_index_http.snapshots import require_live
+
+if TYPE_CHECKING:
+    from market_index_http.stream import Stream
 
 try:
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -43,18 +46,19 @@ GAUGES: Final[Mapping[str, str]] = {
     "feed_current_rejections": "Pairs with an invalid record now.",
     "feed_retries": "How often the feed could not be read and was tried again.",
     "streams": "Open streams of changes.",
+    "stream_failures": "How often an unexpected error has ended all streams.",
 }
 """The numbers of an app, and their descriptions."""
 
-_ONLY_INCREASED: Final = {"feed_rejected_records", "feed_retries"}
+_ONLY_INCREASED: Final = {"feed_rejected_records", "feed_retries", "stream_failures"}
 """The numbers that are counters."""
 
 
-def numbers_of(live: LiveIndex, health: Health | None, streams: Sized | None) -> dict[str, float]:
+def numbers_of(live: LiveIndex, health: Health | None, streams: Stream | None) -> dict[str, float]:
     """Return the current value of each of `GAUGES` that is known. Any thread may call it."""
     numbers: dict[str, float | None] = {"pairs": len(live.current)}
     if streams is not None:
-        numbers["streams"] = len(streams)
+        numbers |= {"streams": len(streams), "stream_failures": streams.failures}
     if health is not None:
         numbers["ready"] = not health.failures()
         if (feed := health.feed) is not None:
@@ -97,7 +101,7 @@ class Metrics(Collector):
         live: LiveIndex,
         *,
         health: Health | None = None,
-        streams: Sized | None = None,
+        streams: Stream | None = None,
         name: str = "",
     ) -> CountResponses:
         """Add an app. Return the app that counts its responses: serve or mount that one.

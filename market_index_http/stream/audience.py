@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final, final
+from typing import Any, Final, final
 
 from attrs import define, field
 from starlette.types import Receive, Send
@@ -13,6 +15,8 @@ from starlette.types import Receive, Send
 from market_index import LiveIndex
 from market_index_http.stream.shutdown import uvicorn_ends
 from market_index_http.stream.steps import NOTHING, PIECE_BYTES, Asked, Step, Version
+
+LOG: Final = logging.getLogger("market_index_http")
 
 PING_SECONDS: Final = 2
 """A comment is sent after this silence. A client that receives nothing for 5 seconds is cut off."""
@@ -77,16 +81,22 @@ class Client:
 
 @final
 class Audience:
-    """The clients of one event loop, and the tasks that wake and end them."""
+    """The clients of one event loop, and the tasks that wake and end them.
 
-    def __init__(self, live: LiveIndex) -> None:
+    Args:
+        live: The live index.
+        on_failure: Called if a task has failed. The audience must then get no further client.
+    """
+
+    def __init__(self, live: LiveIndex, on_failure: Callable[[], object]) -> None:
         self._live = live
+        self._on_failure = on_failure
         self.clients: Final[set[Client]] = set()
         self._current = NOTHING
         # The steps to the current version, by the version before.
         self._steps: dict[Version, Step] = {}
         self._turns = asyncio.Lock()
-        self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._check())]
+        self._tasks = [asyncio.create_task(self._run(one)) for one in (self._follow(), self._check())]
 
     async def serve(self, client: Client) -> None:
         """Send the events of a client until it ends."""
@@ -150,6 +160,15 @@ class Audience:
         if step is None:
             step = self._steps[sent] = Step(sent, self._current)
         return step
+
+    async def _run(self, task: Coroutine[Any, Any, None]) -> None:
+        """Run a task. If it fails, end all streams: their clients would wait for ever, and look live."""
+        try:
+            await task
+        except Exception:
+            LOG.exception("unexpected error: all streams end")
+            self._on_failure()
+            self.end()
 
     async def _follow(self) -> None:
         index = None

@@ -44,6 +44,8 @@ class Stream:
         self._live = live
         self._limit = limit
         self._audiences: dict[AbstractEventLoop, Audience] = {}
+        self.failures = 0
+        """How often an unexpected error has ended all streams. It is logged."""
 
     def route(self) -> Route:
         """Return the route for an app."""
@@ -92,15 +94,21 @@ class Stream:
         loop = asyncio.get_running_loop()
         audience = self._audiences.get(loop)
         if audience is None:
-            audience = self._audiences[loop] = Audience(self._live)
+            audience = self._audiences[loop] = Audience(self._live, self._fail)
         listening = loop.create_task(client.listen(receive))
         try:
             await audience.serve(client)
         finally:
             listening.cancel()
             if not audience.clients:
-                del self._audiences[loop]
                 audience.close()
+                if self._audiences.get(loop) is audience:
+                    del self._audiences[loop]
+
+    def _fail(self) -> None:
+        """Give the next client of this event loop another audience."""
+        del self._audiences[asyncio.get_running_loop()]
+        self.failures += 1
 
 
 def _asked(scope: Scope) -> Asked:

@@ -422,6 +422,34 @@ VISITED = frozenset(map(numbered_pair, range(1_000, 1_100)))
 """Pairs that only the next test uses: a thread that an earlier one has left may still make others."""
 
 
+def test_an_unexpected_error_ends_all_streams_and_the_next_one_works(monkeypatch, caplog):
+    """Without it, the clients get comments for ever, and look live."""
+    live = LiveIndex([book(1)])
+    app = composed(live, stream=True, metrics=True)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    async def run() -> None:
+        async with reading(app) as reader, reading(app) as other:
+            await reader.has(live.current)
+            await other.has(live.current)
+            with monkeypatch.context() as patched:
+                patched.setattr(audience.Audience, "_wake", fail)
+                live.publish(book(2))
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    await asyncio.gather(reader.task, other.task)
+            assert reader.is_complete
+            assert other.is_complete
+        async with reading(app) as reader:
+            await reader.has(live.current)
+
+    asyncio.run(run())
+    assert caplog.messages == ["unexpected error: all streams end"]
+    assert "RuntimeError: a defect" in caplog.text
+    assert b'market_index_stream_failures_total{worker="0"} 1.0' in request(app, "/metrics").body
+
+
 def kept() -> Counter[str]:
     """Return how many objects of streams, and how many visited pairs, are in memory, by their type."""
     gc.collect()
