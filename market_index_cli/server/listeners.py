@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from pathlib import Path
@@ -15,7 +16,7 @@ def bind(host: str, port: int, path: Path | None = None) -> socket.socket:
     """Return a socket that is bound to the path, or else to the address.
 
     It does not listen: connections fail until the app is served. A server leaves its socket at the path when it ends,
-    so a socket that is there is replaced.
+    so a socket on which no server listens is replaced.
 
     Raises:
         OSError: it cannot be bound.
@@ -23,6 +24,10 @@ def bind(host: str, port: int, path: Path | None = None) -> socket.socket:
     """
     if path is not None:
         if path.is_socket():
+            with socket.socket(socket.AF_UNIX) as other:
+                other.settimeout(0)
+                if other.connect_ex(str(path)) != errno.ECONNREFUSED:
+                    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             path.unlink()
         found: Any = [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", str(path))]
     else:

@@ -96,6 +96,15 @@ def test_it_serves_on_a_path_and_replaces_that_of_a_killed_server(tmp_path: Path
             assert stat.S_IMODE(path.stat().st_mode) == 0o666
 
 
+def test_the_path_of_a_running_server_is_not_taken(tmp_path: Path):
+    path = tmp_path / "index.sock"
+    with running(tmp_path, SAMPLE, "--uds", path) as command:
+        command.has_logged(f"listening on unix:{path}\n")
+        done = invoke("serve", SAMPLE, "--uds", path)
+        assert (done.returncode, untimed(done.stderr)) == (4, f"cannot listen on {path}: Address already in use\n")
+        assert pairs_at(path) == 13
+
+
 @pytest.mark.parametrize(
     ("trusted", "client"),
     [((), "127.0.0.1:"), (("10.0.0.0/8",), "127.0.0.1:"), (("10.0.0.0/8", "127.0.0.0/8"), "203.0.113.7:")],
