@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from market_index_cli.check import check
 from market_index_cli.dump import dump
 from market_index_cli.orders import orders
 from market_index_cli.publish import publish
@@ -30,7 +31,8 @@ def main() -> None:
     \b
     Exit codes:
       0  done, or ended by a signal
-      1  the pair is not tracked, publish was interrupted, or the reader of standard output has gone
+      1  the pair is not tracked, a rule fails in check, publish was interrupted, or the reader of standard output has
+         gone
       2  wrong usage, the extra cli or server is not installed, or too few files may be open
       3  FEED or STORE cannot be opened, read or written, nor standard output; or their extra is not installed
       4  the server cannot listen on the address
@@ -38,5 +40,5 @@ def main() -> None:
     """
 
 
-for _command in (serve, publish, relay, retract, record, dump, pairs, book, orders):
+for _command in (serve, publish, relay, retract, record, dump, pairs, book, orders, check):
     main.add_command(_command)

@@ -87,13 +87,15 @@ WAIT: Final = option(
 
 def opened(source: str, headers: Path | None, *, follow: bool = True) -> Feed:
     """Open FEED; a service, with the headers of a file. Raises `FeedError` or `click.BadParameter`."""
-    sent = _headers(headers) if headers is not None and kind_of(source).takes_headers else None
+    sent = headers_of(headers) if kind_of(source).takes_headers else None
     return open_feed(source, follow=follow, headers=sent)
 
 
-def _headers(path: Path) -> dict[str, str]:
-    """Return the headers of a file. A message shows no line of it, because it may contain a key."""
+def headers_of(path: Path | None) -> dict[str, str]:
+    """Return the headers of a file; none without one. A message shows no line of it, because it may contain a key."""
     found = dict[str, str]()
+    if path is None:
+        return found
     try:
         lines = path.read_text(encoding="ascii").splitlines()
     except (OSError, ValueError) as error:

@@ -111,7 +111,9 @@ class Client:
         """Close all connections."""
         await self._transport.aclose()
 
-    async def get(self, target: str, headers: Mapping[str, str], *, seconds: float, max_bytes: int) -> Response:
+    async def get(
+        self, target: str, headers: Mapping[str, str], *, seconds: float, max_bytes: int, method: str = "GET"
+    ) -> Response:
         """Return the whole response to a request, whatever its status is.
 
         Args:
@@ -119,6 +121,7 @@ class Client:
             headers: The headers of this request, besides those of the address.
             seconds: The timeout of the whole exchange, from the look-up of the host to the end of the body.
             max_bytes: The maximum size of the body.
+            method: The method, such as HEAD.
 
         Raises:
             FeedError: There is no whole response within `seconds`.
@@ -126,7 +129,7 @@ class Client:
         """
         body = bytearray()
         async with _failures(target, seconds):
-            response = await self._send(target, headers)
+            response = await self._send(target, headers, method)
             # Read to the end, even if it is too large: leaving the loop would leave generators of httpx open.
             async for piece in response.aiter_raw():
                 if len(body) <= max_bytes:
@@ -153,13 +156,15 @@ class Client:
                 receiving.cancel()
                 await asyncio.wait({receiving})
 
-    async def _send(self, target: str, headers: Mapping[str, str]) -> httpx.Response:
+    async def _send(self, target: str, headers: Mapping[str, str], method: str = "GET") -> httpx.Response:
         """Send a request, and return the response, whose body is to be read."""
         merged = self._address.headers.copy()
         merged.update({**headers, **_OWN_HEADERS})
         connect = {"timeout": {"connect": CONNECT_SECONDS}}
         url = f"{self._address.base_url}{target}"
-        return await self._transport.handle_async_request(httpx.Request("GET", url, headers=merged, extensions=connect))
+        return await self._transport.handle_async_request(
+            httpx.Request(method, url, headers=merged, extensions=connect)
+        )
 
 
 @final

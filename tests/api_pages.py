@@ -32,6 +32,11 @@ MODULES: Final = {
     "market_index": (_STABLE, "[the library](../library.md)"),
     "market_index.display": (_MAY_CHANGE, "[names and human units](../library.md#names-and-human-units)"),
     "market_index.wire": (_STABLE, "[read and write the JSON](../library.md#read-and-write-the-json)"),
+    "market_index.contract": (_MAY_CHANGE, "[test a service](../testing.md)"),
+    "market_index.contract.machine": (
+        _MAY_CHANGE,
+        "[test a service](../testing.md#publish-arbitrary-books-into-your-service)",
+    ),
     "market_index.strategies": (_STABLE, "[test with arbitrary books](../testing.md)"),
     "market_index.stateful": (_MAY_CHANGE, "[test an indexer](../testing.md#test-an-indexer)"),
     "market_index_feeds": (_MAY_CHANGE, "[publish and follow books](../publish.md)"),
@@ -43,6 +48,7 @@ MODULES: Final = {
 """The stability of each public module, and its guide."""
 
 SECTIONS: Final = {
+    "market_index.contract": ["market_index.contract.machine"],
     "market_index_feeds": ["market_index_feeds.ledger"],
     "market_index_http": ["market_index_http.stream", "market_index_http.operating"],
 }

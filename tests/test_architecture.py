@@ -20,6 +20,7 @@ PACKAGES = ("market_index", "market_index_feeds", "market_index_http", "market_i
 # What the modules of a package or folder may import, besides themselves and the standard library.
 MAY_IMPORT: Mapping[str, set[str]] = {
     "market_index": {"attrs", "cattrs"},
+    "market_index.contract.machine": {"hypothesis"},
     "market_index.hypothesis_plugin": {"hypothesis"},
     "market_index.live": {"asyncio"},  # a task waits in the event loop that runs it
     "market_index.stateful": {"hypothesis"},
@@ -32,6 +33,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "market_index_http.responses": {"isal"},
     "market_index_http.operating.metrics": {"prometheus_client"},
     "market_index_cli": {*PACKAGES, "attrs", "anyio", "click", "httptools", "starlette", "uvicorn", "uvloop"},
+    "market_index_cli.pytest_plugin": {"pytest"},
     "market_index_cli.server.metrics": {"prometheus_client"},
 }
 # The parts of the standard library that the domain does not import: I/O, clocks and logging.
@@ -42,7 +44,10 @@ NOT_IN_THE_DOMAIN = frozenset({
 })
 # fmt: on
 # The modules of the domain whose `__all__` the other packages may import.
-PUBLIC = {"market_index", *(f"market_index.{name}" for name in ("display", "errors", "stateful", "strategies", "wire"))}
+PUBLIC = {
+    "market_index",
+    *(f"market_index.{name}" for name in ("contract", "display", "errors", "stateful", "strategies", "wire")),
+}
 # The modules and folders of the feeds that are a medium. Lines and recordings are shared by the commands.
 MEDIA = {f"market_index_feeds.{name}" for name in ("ledger", "nats", "orders", "service", "sqlite")}
 

@@ -1,0 +1,88 @@
+"""The command `market-index check`, which checks a service, or what a producer writes, against all rules."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from market_index.contract import NoResponse, Outcome, Report
+from market_index.contract import check as check_service
+from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, Failed, feed_errors
+from market_index_cli.options import HEADERS, SECONDS, headers_of
+from market_index_feeds.http import Address
+from market_index_feeds.service_requests import sender
+
+
+@click.command
+@click.argument("source", metavar="SERVICE")
+@click.option(
+    "--strict", is_flag=True, help="Let the decisions of this project bind, too, where the contract is silent."
+)
+@click.option("--seconds", default=120.0, show_default=True, metavar="SECONDS", type=SECONDS, help="Stop after a time.")
+@HEADERS
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+def check(source: str, *, strict: bool, seconds: float, headers: Path | None, as_json: bool) -> None:
+    """Check that SERVICE, a base URL, keeps the contract.
+
+    Any service with the two endpoints is checked, in any language. Each rule is a line: passed, FAILED, a warning, or
+    not applicable, with the paragraph of the contract or the number of the decision that states it. Below a fault are
+    the request, what was expected, and what came. The requests only read: at most 2,000, one after the other.
+
+    The command ends with 1 if a rule fails, and with 3 if the pair list cannot be read.
+
+    \b
+    Example:
+      market-index check http://127.0.0.1:8000 --strict
+    """
+    with feed_errors():
+        address = Address(source, headers_of(headers))
+        try:
+            with sender(address, seconds=seconds) as send:
+                report = check_service(send, pause=lambda: time.sleep(0.5))
+        except NoResponse as error:
+            raise Failed(EXIT_FEED, f"{address.name}: {error}") from None
+    for line in [json.dumps(_json(report, strict=strict))] if as_json else _lines(report, strict=strict):
+        click.echo(line)
+    if report.failed(strict=strict):
+        sys.exit(EXIT_ABSENT)
+
+
+def _lines(report: Report, *, strict: bool) -> Iterator[str]:
+    for one in report.results:
+        outcome = one.outcome(strict=strict)
+        word = outcome.value.upper() if outcome is Outcome.FAILED else outcome.value
+        changes = f" ({one.changes} times undecided, because the service changed)" if one.changes else ""
+        yield f"{word:15} {one.rule.source:24} {one.rule.text}{changes}"
+        for fault in one.faults:
+            yield f"    {fault.request}\n      expected: {fault.expected}\n      came:     {fault.came}"
+        if one.failed > len(one.faults):
+            yield f"    and {one.failed - len(one.faults)} more"
+    failed = len(report.failed(strict=strict))
+    yield f"{failed} of {len(report.results)} rules failed, by {report.requests} requests"
+    if report.stopped:
+        yield f"not all was checked: {report.stopped}"
+
+
+def _json(report: Report, *, strict: bool) -> dict[str, Any]:
+    rules = [
+        {
+            "rule": one.rule.name.lower(),
+            "source": one.rule.source,
+            "text": one.rule.text,
+            "outcome": one.outcome(strict=strict).value,
+            "checked": one.checked,
+            "failed": one.failed,
+            "undecided": one.changes,
+            "faults": [
+                {"request": str(fault.request), "expected": fault.expected, "came": fault.came} for fault in one.faults
+            ],
+        }
+        for one in report.results
+    ]
+    return {"rules": rules, "requests": report.requests, "stopped": report.stopped}

@@ -1,0 +1,48 @@
+"""Sends the requests of `market_index.contract` to a service, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Final
+
+from market_index.contract import LimitReached, NoResponse, Request, Response
+from market_index_feeds.errors import FeedError
+from market_index_feeds.http import Address, Client
+
+EXCHANGE_SECONDS: Final = 20.0
+"""Timeout of a whole request and its response."""
+
+MAX_BODY_BYTES: Final = 128 * 1024 * 1024
+"""The maximum size of a body: a pair list of 400,000 pairs."""
+
+
+@contextmanager
+def sender(address: Address, *, seconds: float) -> Iterator[Callable[[Request], Response]]:
+    """Yield a function that sends a request. After so many seconds it raises `LimitReached` instead."""
+    end = monotonic() + seconds
+    with asyncio.Runner() as runner:
+        client = Client(address)
+
+        def send(request: Request) -> Response:
+            if monotonic() > end:
+                raise LimitReached(f"the limit of {seconds:g} seconds was reached")
+            exchange = client.get(
+                request.target,
+                request.headers,
+                seconds=EXCHANGE_SECONDS,
+                max_bytes=MAX_BODY_BYTES,
+                method=request.method,
+            )
+            try:
+                response = runner.run(exchange)
+            except FeedError as error:
+                raise NoResponse(str(error)) from None
+            return Response(response.status, dict(response.headers), response.body)
+
+        try:
+            yield send
+        finally:
+            runner.run(client.aclose())

@@ -1,0 +1,101 @@
+"""`check` finds each planted fault, and no correct service fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from market_index.contract import LimitReached, NoResponse, Outcome, Request, Response, Rule, check
+from tests.market_index.contract.double import PAIR_LIST, Double, Planted
+from tests.market_index.contract.planted import BY_ALL_DECISIONS, CORRECT, PLANTED
+
+
+def planted(plant: Planted) -> Double:
+    double = Double()
+    plant(double)
+    return double
+
+
+@pytest.mark.parametrize(("rule", "name"), [(rule, name) for rule, plants in PLANTED.items() for name in plants])
+def test_a_planted_fault_is_found(rule: Rule, name: str):
+    (result,) = [one for one in check(planted(PLANTED[rule][name])).results if one.rule is rule]
+    assert result.faults, "the rule holds"
+    assert result.outcome(strict=True) is (Outcome.FAILED if rule.binds(strict=True) else Outcome.WARNING)
+    assert result.outcome() is (Outcome.FAILED if rule.binds(strict=False) else Outcome.WARNING)
+
+
+def test_each_rule_is_broken_by_a_planted_fault():
+    assert PLANTED.keys() == set(Rule)
+
+
+@pytest.mark.parametrize("name", [*CORRECT, *BY_ALL_DECISIONS])
+def test_a_correct_service_does_not_fail(name: str):
+    report = check(planted((CORRECT | BY_ALL_DECISIONS)[name]))
+    assert report.failed(strict=name in BY_ALL_DECISIONS) == []
+
+
+def test_every_rule_is_checked_and_holds_for_a_service_that_keeps_all_decisions():
+    report = check(Double())
+    assert {one.rule: one.outcome(strict=True) for one in report.results} == dict.fromkeys(Rule, Outcome.PASSED)
+
+
+def test_requests_only_read_and_are_bounded():
+    double = Double()
+    assert check(double).requests == len(double.requests) < 200
+    assert {request.method for request in double.requests} == {"GET", "HEAD", "PROPFIND"}
+    double.requests.clear()
+    report = check(double, max_requests=50)
+    assert len(double.requests) == report.requests == 50
+    assert report.stopped == "the limit of 50 requests was reached"
+    assert [one.rule for one in report.results if one.outcome() is Outcome.NOT_APPLICABLE]
+    double.requests.clear()
+    check(double, max_books=2)
+    assert len({one.target for one in double.requests if one.target.startswith("/trading-view/order-book?base=")}) < 80
+
+
+def test_a_limit_of_the_caller_ends_the_check():
+    def send(request: Request) -> Response:
+        raise LimitReached("no more time")
+
+    assert check(send).stopped == "no more time"
+
+
+@pytest.mark.parametrize("status", [0, 301, 401, 403, 404, 503])
+def test_a_service_that_cannot_be_read_is_an_error(status: int):
+    def send(request: Request) -> Response:
+        if not status:
+            raise NoResponse("connection refused")
+        return Response(status, {}, b"no")
+
+    with pytest.raises(NoResponse, match=f"the pair list cannot be read: status {status}"):
+        check(send)
+
+
+def test_a_service_that_stops_is_an_error_and_no_fault():
+    double = Double()
+
+    def send(request: Request) -> Response:
+        if len(double.requests) > 40:
+            raise NoResponse("connection refused")
+        return double(request)
+
+    with pytest.raises(NoResponse, match="connection refused"):
+        check(send)
+
+
+def test_a_difference_is_asked_again_after_pauses():
+    pauses: list[bool] = []
+    check(Double(), pause=lambda: pauses.append(True))
+    assert not pauses
+    check(planted(PLANTED[Rule.SPOT]["stale"]), pause=lambda: pauses.append(True))
+    assert pauses
+
+
+def test_a_large_index_does_not_need_more_requests():
+    double = Double()
+    double.books = {("ADA", f"{number:056x}:"): ("1", [], []) for number in range(1_000)}
+    double.books["ADA", f"{1:056x}:"] = ("1", [(str(9_000 - price), 1) for price in range(2_000)], [])
+    report = check(double, max_books=20)
+    assert report.failed() == []
+    checked = {one.rule: one.checked for one in report.results}
+    assert checked[Rule.LIST_ONCE] == 1_000
+    assert len([one for one in double.requests if one.target == PAIR_LIST]) < 25
