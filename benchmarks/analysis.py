@@ -45,9 +45,9 @@ def sides(one: OrderBook, *, quick: bool) -> Iterator[Row]:
             return [(price, base, quote) for (price, _), base, quote in zip(plain, bases, quotes, strict=True)]
 
     for amount, share in ((total.base, "all"), (total.base // 100, "a hundredth")):
-        assert one.simulate_fill(Side.ASK, amount).paid == loop(amount)
+        assert one.buy(amount).paid == loop(amount)
         contenders = {
-            "fill": lambda amount=amount: one.simulate_fill(Side.ASK, amount),
+            "fill": lambda amount=amount: one.buy(amount),
             "a loop of Decimal": lambda amount=amount: loop(amount),
         }
         seconds = interleaved(contenders, quick=quick)

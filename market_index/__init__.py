@@ -67,6 +67,10 @@ __version__ = "0.1.0"
 """The version of the distribution."""
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 @render_tables_with
 def _table(value: object) -> str:
     from market_index.display import table  # noqa: PLC0415  # few programs show a table

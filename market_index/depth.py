@@ -13,7 +13,7 @@ from typing import Any, Final, final
 
 from attrs import frozen
 
-from market_index.errors import InvalidOrderBook, InvalidPrice, safe_repr
+from market_index.errors import InvalidPrice
 from market_index.levels import (
     MAX_LIQUIDITY,
     REPR_LEVELS,
@@ -21,11 +21,9 @@ from market_index.levels import (
     by_price,
     levels_of_columns,
     reject_total,
-    require_amount,
 )
 from market_index.prices import EXACT, plain, to_price
-from market_index.printing import repr_html
-from market_index.value import Value, slot_setters, unchecked
+from market_index.value import Value, unchecked
 
 _ZERO: Final = Decimal(0)
 
@@ -37,16 +35,10 @@ class Liquidity(Value):
 
     `base` is a whole number in the smallest unit of the base asset. `quote` is the exact value at the price of each
     level, in the smallest unit of the quote asset, so it may have decimals.
-
-    Raises:
-        InvalidOrderBook: A total is not a number of 0 or more. Whether the totals agree is not validated.
     """
 
     base: int
     quote: Decimal
-
-    def __attrs_post_init__(self) -> None:
-        require_totals(self.base, self.quote)
 
 
 @final
@@ -55,29 +47,11 @@ class CumulativeLevel(Value):
     """A price of one side of a book, and the total liquidity at this and better prices: one step of a depth chart.
 
     `base` and `quote` are running totals, in the units of `Liquidity`.
-
-    Raises:
-        InvalidPrice: `price` is not a price.
-        InvalidOrderBook: A total is not a number of 0 or more. Whether the totals agree is not validated.
     """
 
     price: Decimal
     base: int
     quote: Decimal
-
-    def __attrs_post_init__(self) -> None:
-        _SET_PRICE(self, to_price(self.price))
-        require_totals(self.base, self.quote)
-
-
-(_SET_PRICE,) = slot_setters(CumulativeLevel, "price")
-
-
-def require_totals(base: object, quote: object) -> None:
-    """Raise `InvalidOrderBook` unless the values can be totals in base and in quote units."""
-    require_amount("the total in base units", base, is_bounded=False)
-    if type(quote) is not Decimal or not quote.is_finite() or quote.is_signed():
-        raise InvalidOrderBook(f"the total in quote units must be a Decimal of 0 or more, got {safe_repr(quote)}")
 
 
 @final
@@ -85,7 +59,6 @@ class CumulativeLevels(tuple[CumulativeLevel, ...]):
     """The result of `OrderBook.cumulative`: a tuple of `CumulativeLevel`, best price first, with a short `repr`."""
 
     __slots__ = ()
-    _repr_html_ = repr_html
 
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns by name: price, base and quote."""

@@ -97,7 +97,9 @@ def require_iterable(name: str, values: object, of: str) -> None:
     """Raise `InvalidOrderBook` unless the value is iterable."""
     # Half the time of `isinstance` with an abstract class; each change of a book comes here.
     if not hasattr(values, "__iter__"):
-        raise InvalidOrderBook(f"{name} must be a list of {of}, got {type(values).__name__}: {safe_repr(values)}")
+        kind = type(values).__name__
+        remedy = "; put it in a list" if kind in of else ""
+        raise InvalidOrderBook(f"{name} must be a list of {of}, got {kind}: {safe_repr(values)}{remedy}")
 
 
 def missing_extra(user: str, extra: str, missing: ModuleNotFoundError) -> ModuleNotFoundError:

@@ -32,7 +32,8 @@ PairsChunk: TypeAlias = Chunk[LedgerOrder, OrderBook]
 class MarketIndex(Value, Mapping[Pair, OrderBook]):
     """Every tracked pair and its order book: an immutable mapping from `Pair` to `OrderBook`, in ledger order.
 
-    If a pair repeats, the last book wins. `with_books` and `without` derive the next index, which shares all unchanged
+    `books` are order books, or a mapping whose values they are, such as another index. If a pair repeats, the last book
+    wins. `with_books` and `without` derive the next index, which shares all unchanged
     chunks: the cost hardly grows with the number of pairs. An index equals every mapping of the same pairs to the same
     books.
 
@@ -61,10 +62,13 @@ class MarketIndex(Value, Mapping[Pair, OrderBook]):
     """What the books reflect, and when they were published; excluded from equality."""
 
     def __init__(
-        self, books: Iterable[OrderBook] = (), as_of: str | None = None, published_at: datetime | None = None
+        self,
+        books: Iterable[OrderBook] | Mapping[Pair, OrderBook] = (),
+        as_of: str | None = None,
+        published_at: datetime | None = None,
     ) -> None:
         require_iterable("books", books, "OrderBook")
-        found = _books_by_key(books)
+        found = _books_by_key(books.values() if isinstance(books, Mapping) else books)
         keys = sorted(found)
         _SET_BY_KEY(self, SortedMap.of(_ORDER, keys, [found[key] for key in keys]))
         _SET_FRESHNESS(self, Freshness(as_of, published_at))
@@ -145,6 +149,26 @@ class MarketIndex(Value, Mapping[Pair, OrderBook]):
         """
         changed, removed = self._by_key.changes_since(earlier._by_key)
         return tuple([book for _, book in changed]), tuple([book.pair for _, book in removed])
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return one row for each pair, as columns by name: `pandas.DataFrame(index.to_columns())`.
+
+        `levels` is the number of bids and asks. `spot`, `bid`, `ask` and `spread` may be None.
+
+        >>> from market_index import ADA, AssetId
+        >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), bids=[("3", 5)], asks=[("3.5", 4)])
+        >>> {name: column[0] for name, column in MarketIndex([book]).to_columns().items() if name != "pair"}
+        {'spot': None, 'bid': Decimal('3'), 'ask': Decimal('3.5'), 'spread': Decimal('0.5'), 'levels': 2}
+        """
+        books = list(self._by_key.values())
+        return {
+            "pair": [str(book.pair) for book in books],
+            "spot": [book.spot for book in books],
+            "bid": [best and best.price for best in [book.best_bid for book in books]],
+            "ask": [best and best.price for best in [book.best_ask for book in books]],
+            "spread": [book.spread for book in books],
+            "levels": [len(book.bids) + len(book.asks) for book in books],
+        }
 
     def values(self) -> ValuesView[OrderBook]:
         """Return a view of the books, in ledger order."""

@@ -6,7 +6,7 @@ replace its index atomically.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from threading import Condition
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, final
@@ -15,7 +15,7 @@ from market_index.errors import InvalidOrderBook, require_iterable, safe_repr
 from market_index.freshness import Freshness
 from market_index.index import MarketIndex
 from market_index.order_book import OrderBook
-from market_index.pairs import Pair
+from market_index.pairs import Pair, require_pair
 
 if TYPE_CHECKING:  # asyncio loads 60 modules; a program whose tasks wait has loaded it
     from asyncio import AbstractEventLoop, Event
@@ -32,6 +32,8 @@ class LiveIndex:
     To read several books of one index, read `current` once. A signal handler must not publish, and no thread may
     publish while the process forks.
 
+    It begins with `books`, or with an index, which it shows as it is.
+
     >>> from market_index import ADA, AssetId, OrderBook, Pair
     >>> live = LiveIndex()
     >>> live.publish(OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA)))
@@ -42,8 +44,8 @@ class LiveIndex:
 
     __slots__ = ("__weakref__", "_condition", "_current", "_events")
 
-    def __init__(self, books: Iterable[OrderBook] = ()) -> None:
-        self._current = MarketIndex(books)
+    def __init__(self, books: Iterable[OrderBook] | Mapping[Pair, OrderBook] = ()) -> None:
+        self._current = books if isinstance(books, MarketIndex) else MarketIndex(books)
         # Its lock is held while the index is replaced. Threads wait for it.
         self._condition = Condition()
         # The event for which the tasks of each event loop wait. It is used for one change.
@@ -160,7 +162,10 @@ class LiveIndex:
         """
         # Before the lock: an iterable of the caller may be slow, or may itself publish.
         require_iterable("publish", publish, "OrderBook")
+        require_iterable("retract", retract, "Pair")
         books, pairs = tuple(publish), tuple(retract)
+        for pair in pairs:
+            require_pair(pair)
         with self._condition:
             following = self._current.with_books(*books)
             if pairs:

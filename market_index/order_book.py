@@ -1,13 +1,14 @@
 """Order books: the bids, the asks and the spot price of one pair at one moment.
 
-An `OrderBook` is validated and immutable. Its methods derive the next book and analyze it: depth, spread, simulated
-fills, liquidity near the midpoint.
+An `OrderBook` is validated and immutable. Its methods derive the next book and analyze it: depth, spread, the cost
+of a trade, liquidity near the midpoint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
+from itertools import accumulate
 from types import EllipsisType
 from typing import Any, Final, final
 
@@ -169,6 +170,15 @@ class OrderBook(Value):
             raise ValueError(f"the earlier book must be of the pair {self.pair}, got {earlier.pair}")
         return self.bids.changes_since(earlier.bids), self.asks.changes_since(earlier.asks)
 
+    def side(self, side: Side) -> Levels:
+        """Return the bids or the asks.
+
+        Raises:
+            InvalidOrderBook: `side` is not a `Side`.
+        """
+        require_side(side)
+        return self.bids if side is Side.BID else self.asks
+
     @property
     def best_bid(self) -> PriceLevel | None:
         """The bid of the highest price, or None if there are no bids."""
@@ -216,27 +226,52 @@ class OrderBook(Value):
         bids, asks = self.bids.depth(levels), self.asks.depth(levels)
         return self if bids is self.bids and asks is self.asks else self._with(bids, asks, self.spot)
 
-    def simulate_fill(self, side: Side, amount: int, unit: Unit = "base") -> SimulatedFill:
-        """Return the trade that an amount would make with one side of the book, starting at the best price.
+    def buy(
+        self, amount: int, unit: Unit = "base", *, limit: Decimal | str | None = None, fee: Decimal | str | None = None
+    ) -> SimulatedFill:
+        """Return what a purchase of an amount costs, taken from the asks, best price first. The book stays as it is.
 
-        A purchase takes from `Side.ASK`, a sale from `Side.BID`. The amount is in the smallest unit of the base asset,
-        or of the quote asset with `unit="quote"`. Base units are whole: for an amount in quote units, a purchase is the
-        largest that costs at most the amount, and a sale the smallest that brings at least the amount. `complete` is
-        False if the side has less. The time depends on the levels taken, not on the depth.
+        The time depends on the levels taken, not on the depth.
+
+        Args:
+            amount: In the smallest unit of the base asset, or of the quote asset with `unit="quote"`. Base units are
+                whole: for an amount of the quote asset, the purchase is the largest that costs at most the amount.
+            unit: The unit of the amount.
+            limit: The worst price that is taken, before the fee; None takes any.
+            fee: The share of the price that a venue adds: `"0.003"` is 0.3 %. None: no fee.
 
         >>> from market_index import ADA, AssetId
         >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), asks=[("0.5", 100), ("0.6", 100)])
-        >>> purchase = book.simulate_fill(Side.ASK, 150)              # what does it cost to buy 150?
-        >>> purchase.paid, purchase.worst_price, purchase.average_price
-        (Decimal('80'), Decimal('0.6'), Decimal('0.5333333333333333333333333334'))
-        >>> book.simulate_fill(Side.ASK, 65, unit="quote").filled     # how much do I get for 65?
+        >>> purchase = book.buy(150, fee="0.01")
+        >>> purchase.paid, purchase.total, purchase.worst_price, purchase.average_price
+        (Decimal('80'), Decimal('80.8'), Decimal('0.6'), Decimal('0.5333333333333333333333333334'))
+        >>> book.buy(65, unit="quote").filled     # how much do I get for 65?
         125
+        >>> limited = book.buy(150, limit="0.5")
+        >>> limited.filled, limited.complete
+        (100, False)
 
         Raises:
-            InvalidOrderBook: `side` is not a `Side`, or `amount` is not an int of 0 or more.
+            InvalidOrderBook: `amount` is not an int of 0 or more.
+            InvalidPrice: `limit` is not a price, or `fee` not a number above 0 and below 1.
             ValueError: `unit` is neither `"base"` nor `"quote"`.
         """
-        return fills.simulate_fill(self._levels(side), amount, unit)
+        return fills.simulate_fill(self.asks, amount, unit, limit, fee)
+
+    def sell(
+        self, amount: int, unit: Unit = "base", *, limit: Decimal | str | None = None, fee: Decimal | str | None = None
+    ) -> SimulatedFill:
+        """Return what a sale of an amount brings, taken from the bids, best price first. The book stays as it is.
+
+        The arguments and the errors are those of `buy`. For an amount of the quote asset, the sale is the smallest that
+        brings at least the amount. The fee is the share of the price that a venue keeps.
+
+        >>> from market_index import ADA, AssetId
+        >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), bids=[("0.5", 100), ("0.4", 100)])
+        >>> book.sell(150, fee="0.01").total
+        Decimal('69.3')
+        """
+        return fills.simulate_fill(self.bids, amount, unit, limit, fee)
 
     def cumulative(self, side: Side) -> CumulativeLevels:
         """Return the running totals of a side at each of its prices, in base and quote units, best price first.
@@ -249,7 +284,7 @@ class OrderBook(Value):
         Raises:
             InvalidOrderBook: `side` is not a `Side`.
         """
-        return depth.cumulative(self._levels(side))
+        return depth.cumulative(self.side(side))
 
     def liquidity_within(self, side: Side, ratio: Decimal | str) -> Liquidity | None:
         """Return the liquidity of a side within a ratio of the midpoint: `"0.02"` is 2 %. None without a midpoint.
@@ -267,7 +302,7 @@ class OrderBook(Value):
             InvalidOrderBook: `side` is not a `Side`.
             InvalidPrice: `ratio` is not above 0, or has more digits than a price.
         """
-        levels, mid = self._levels(side), self.mid
+        levels, mid = self.side(side), self.mid
         share = to_price(ratio, "the ratio")
         return None if mid is None else depth.liquidity(depth.within(levels, mid, share))
 
@@ -292,6 +327,24 @@ class OrderBook(Value):
         step = to_price(step, "the step")
         return self._with(depth.grouped(self.bids, step), depth.grouped(self.asks, step), self.spot)
 
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return all levels as columns by name, bids before asks: `pandas.DataFrame(book.to_columns())`.
+
+        `total` is the sum of the amounts of a side at this and better prices.
+
+        >>> from market_index import ADA, AssetId
+        >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), bids=[("3", 5), ("2", 4)])
+        >>> book.to_columns()
+        {'side': ['bid', 'bid'], 'price': [Decimal('3'), Decimal('2')], 'amount': [5, 4], 'total': [5, 9]}
+        """
+        bids, asks = self.bids, self.asks
+        return {
+            "side": [side.side.value for side in (bids, asks) for _ in range(len(side))],
+            "price": [*bids.prices, *asks.prices],
+            "amount": [*bids.amounts, *asks.amounts],
+            "total": [*accumulate(bids.amounts), *accumulate(asks.amounts)],
+        }
+
     _repr_html_ = repr_html
     _repr_pretty_ = repr_pretty
 
@@ -311,10 +364,6 @@ class OrderBook(Value):
         }
         spot = None if self.spot is None else price_text(self.spot)
         return {"base": str(self.pair.base), "quote": str(self.pair.quote), "spot": spot, **sides}
-
-    def _levels(self, side: Side) -> Levels:
-        require_side(side)
-        return self.bids if side is Side.BID else self.asks
 
     def _with(self, bids: Levels, asks: Levels, spot: Decimal | None) -> OrderBook:
         """Return a book of this pair with valid sides and spot, without validating them again."""

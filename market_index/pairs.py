@@ -14,7 +14,6 @@ from attrs import field, frozen
 from market_index.assets import AssetId
 from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPairList, MarketIndexError, safe_repr
 from market_index.prices import spot_argument, to_price
-from market_index.printing import repr_html
 from market_index.value import Value, slot_setters
 
 LedgerOrder: TypeAlias = bytes
@@ -78,8 +77,6 @@ class Pair(Value):
 
     def __str__(self) -> str:
         return f"{self.base}/{self.quote}"
-
-    _repr_html_ = repr_html
 
 
 class PairNotFound(MarketIndexError, KeyError):

@@ -5,10 +5,9 @@ price, amounts above 2^53, books of one level, locked and crossed books. Values 
 extra `hypothesis` also registers the strategies by type, for `st.from_type(OrderBook)` and `@given(book=...)`.
 
 >>> from hypothesis import given
->>> from market_index import Side
 >>> @given(order_books(min_levels=1, crossed=False))
 ... def test_a_fill_is_never_better_than_the_best_price(book):
-...     assert book.simulate_fill(Side.ASK, 1).average_price >= book.best_ask.price
+...     assert book.buy(1).average_price >= book.best_ask.price
 >>> test_a_fill_is_never_better_than_the_best_price()
 
 A part of a value, such as the pair in `order_books(pair=...)`, is given as a value or a strategy. Errors are raised

@@ -12,13 +12,13 @@ from attrs import frozen
 from market_index import ADA, AssetId, InvalidOrderBook, OrderBook, Pair, PriceLevel, Side
 from market_index.display import Tokens
 from market_index_cli.console import counted
-from market_index_feeds.recording import SAMPLE
+from market_index_feeds.recording import SAMPLE, sample_tokens
 
 NO_VALUE: Final = "-"
 
 
 def tokens_of(source: str, path: Path | None) -> Tokens | None:
-    """Return the tokens of a file or folder; without one, those of this package for the feed `sample:`, else None.
+    """Return the tokens of a file or folder; without one, those of the sample for the feed `sample:`, else None.
 
     It says on standard error how many entries were left out.
 
@@ -26,8 +26,7 @@ def tokens_of(source: str, path: Path | None) -> Tokens | None:
         click.BadParameter: The file or folder cannot be read, or has no entries.
     """
     if path is None:
-        sample = Path(__file__).with_name("sample-tokens.json")
-        return Tokens.from_json(sample.read_bytes()) if source == SAMPLE else None
+        return sample_tokens() if source == SAMPLE else None
     try:
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
         names = [file.name for file in files] if path.is_dir() else [""]

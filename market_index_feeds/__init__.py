@@ -17,7 +17,7 @@ from market_index_feeds.book_lines import BookLines, Change
 from market_index_feeds.errors import BookTooLarge, Conflict, FeedError, StoreBusy, StoreError, UnknownOutcome
 from market_index_feeds.feed import Feed
 from market_index_feeds.mirror import mirror
-from market_index_feeds.recording import Recorder, replay
+from market_index_feeds.recording import Recorder, replay, sample_tokens
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
 from market_index_feeds.sources import open_feed, open_lines, open_store
 from market_index_feeds.store import CheckedChange, Receipt, Store
@@ -48,4 +48,5 @@ __all__ = [
     "open_lines",
     "open_store",
     "replay",
+    "sample_tokens",
 ]

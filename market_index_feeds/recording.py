@@ -16,7 +16,7 @@ from io import BufferedIOBase, FileIO
 from pathlib import Path
 from threading import Event
 from time import monotonic
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from attrs import frozen
 
@@ -30,6 +30,9 @@ from market_index_feeds.names import shown_name
 from market_index_feeds.regular_files import open_regular, open_without_waiting, require_regular
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version, utc_now
 from market_index_feeds.store import CheckedChange, Receipt, Store
+
+if TYPE_CHECKING:
+    from market_index.display import Tokens
 
 LACKS_COMMITS: Final = "it must contain a commit line with recorded_at, got none (market-index record writes them)"
 """Why a file is not a recording."""
@@ -101,7 +104,7 @@ def opened_recording(path: Path) -> Iterator[BufferedIOBase | FileIO]:
 SAMPLE: Final = "sample:"
 """The name of the recording in this package."""
 
-_SAMPLE_FILE: Final = Path(__file__).parent / "sample" / "recording.ndjson.gz"
+_SAMPLE: Final = Path(__file__).parent / "sample"
 
 
 def replay(recording: str | os.PathLike[str]) -> Iterator[tuple[datetime, MarketIndex]]:
@@ -137,9 +140,20 @@ def replay(recording: str | os.PathLike[str]) -> Iterator[tuple[datetime, Market
         raise FeedError(f"{source.name} cannot be replayed: {reason_of(error)}") from None
 
 
+def sample_tokens() -> Tokens:
+    """Return the entries of the token registry for the assets of `sample:`.
+
+    >>> sample_tokens()
+    <Tokens: 10 entries>
+    """
+    from market_index.display import Tokens  # noqa: PLC0415  # few programs show labels
+
+    return Tokens.from_json((_SAMPLE / "tokens.json").read_bytes())
+
+
 def path_of(recording: str | os.PathLike[str]) -> Path:
     """Return the path of a recording, also of `sample:`."""
-    return _SAMPLE_FILE if recording == SAMPLE else Path(recording)
+    return _SAMPLE / "recording.ndjson.gz" if recording == SAMPLE else Path(recording)
 
 
 @final

@@ -15,20 +15,15 @@ from typing import Final, TypeAlias, final
 from attrs import evolve, frozen
 
 from market_index.assets import AssetId
-from market_index.depth import CumulativeLevels
 from market_index.display.tokens import Tokens
 from market_index.errors import safe_repr
-from market_index.fills import SimulatedFill
 from market_index.index import MarketIndex
 from market_index.levels import Levels
 from market_index.order_book import OrderBook
-from market_index.pairs import Pair, PairInfo
+from market_index.pairs import Pair
 
 SHOWN_ROWS: Final = 10
 """The maximum number of rows of a table."""
-
-_QUOTE_AMOUNTS: Final = frozenset({"paid", "quote"})
-"""The columns with amounts of the quote asset. All other decimals are prices, and integers are amounts of the base."""
 
 _Row: TypeAlias = Sequence[object]
 """Texts, assets, and numbers in smallest units or None. A row that begins with two assets has numbers of their pair."""
@@ -52,12 +47,12 @@ def table(value: object, tokens: Tokens | None = None, pair: Pair | None = None)
     """Return the table of a value, with at most ten rows.
 
     A notebook shows this table for the value itself, with identifiers and smallest units. Call the function for labels
-    and human units, or for a pair list.
+    and human units.
 
     Args:
-        value: An order book, levels, cumulative levels, a simulated fill, an index, a pair, or a pair list.
+        value: An order book, levels, or an index.
         tokens: Labels and decimals; without them, numbers are in smallest units.
-        pair: The pair of levels, cumulative levels or a simulated fill, which do not name it. Required with `tokens`.
+        pair: The pair of levels, which do not name it. Required with `tokens`.
 
     >>> from market_index import ADA, PriceLevel, Side
     >>> from market_index.display import Token
@@ -81,7 +76,7 @@ def table(value: object, tokens: Tokens | None = None, pair: Pair | None = None)
         title = [*title, [tokens.units(*(assets or ([pair.base, pair.quote] if pair else [])))]]
     lines = "<br>".join(["".join(map(shown.html, line)) for line in title])
     headings = "".join([f"<th>{column}</th>" for column in columns])
-    body = "".join([f"<tr>{shown.cells(columns, row)}</tr>" for row in rows])
+    body = "".join([f"<tr>{shown.cells(row)}</tr>" for row in rows])
     more = f"<div>… {count - SHOWN_ROWS:,} more</div>" if count > SHOWN_ROWS else ""
     return Table(f"<div>{lines}</div><table><tr>{headings}</tr>{body}</table>{more}")
 
@@ -93,20 +88,20 @@ class _Shown:
     tokens: Tokens | None
     pair: Pair | None
 
-    def cells(self, columns: Sequence[str], row: _Row) -> str:
+    def cells(self, row: _Row) -> str:
         match row:
             case [AssetId() as base, AssetId() as quote, *_]:
                 shown = evolve(self, pair=Pair(base, quote))
             case _:
                 shown = self
-        return "".join([f"<td>{shown.html(cell, column)}</td>" for column, cell in zip(columns, row, strict=True)])
+        return "".join([f"<td>{shown.html(cell)}</td>" for cell in row])
 
-    def html(self, value: object, column: str = "") -> str:
+    def html(self, value: object) -> str:
         if value is None:
             return "-"
         if isinstance(value, AssetId):
             return self._asset(value)
-        return format(self._number(value, column), "f") if isinstance(value, (int, Decimal)) else escape(str(value))
+        return format(self._number(value), "f") if isinstance(value, (int, Decimal)) else escape(str(value))
 
     def _asset(self, asset: AssetId) -> str:
         # Isolated, because letters of a script that is written from right to left would reorder the text around them.
@@ -115,15 +110,13 @@ class _Shown:
         name = asset.asset_name_text
         return f"{asset} (<bdi>{escape(name)}</bdi>)" if name else str(asset)
 
-    def _number(self, number: int | Decimal, column: str) -> Decimal:
+    def _number(self, number: int | Decimal) -> Decimal:
         if self.tokens is None:
             return Decimal(number)
         if self.pair is None:
             raise TypeError("pair must be given with tokens, because the value does not name its pair")
         if isinstance(number, int):
             return self.tokens.human_amount(self.pair.base, number)
-        if column in _QUOTE_AMOUNTS:
-            return self.tokens.human_amount(self.pair.quote, number)
         return self.tokens.human_price(self.pair, number)
 
 
@@ -154,20 +147,6 @@ def _rows(levels: Levels) -> list[tuple[Decimal | None, int | None]]:
 
 
 @_content.register
-def _(levels: CumulativeLevels) -> _Content:
-    rows = [(level.price, level.base, level.quote) for level in levels[:SHOWN_ROWS]]
-    return [[f"{len(levels):,} cumulative levels"]], ("price", "base", "quote"), rows, len(levels)
-
-
-@_content.register
-def _(fill: SimulatedFill) -> _Content:
-    taken = f"{len(fill.levels):,} {fill.levels.side.value}{'' if len(fill.levels) == 1 else 's'}"
-    title = f"simulated fill of {taken}{'' if fill.complete else ', not complete: the side has less'}"
-    columns = ("filled", "paid", "average_price", "best_price", "worst_price")
-    return [[title]], columns, [[getattr(fill, column) for column in columns]], 1
-
-
-@_content.register
 def _(index: MarketIndex) -> _Content:
     title = [f"{len(index):,} pairs, as of ", index.as_of, ", published at ", index.published_at]
     rows = [
@@ -175,18 +154,3 @@ def _(index: MarketIndex) -> _Content:
         for book in islice(index.values(), SHOWN_ROWS)
     ]
     return [title], ("base", "quote", "spot", "best bid", "best ask"), rows, len(index)
-
-
-@_content.register
-def _(pair: Pair) -> _Content:
-    rows = [(side, asset, asset.fingerprint) for side, asset in (("base", pair.base), ("quote", pair.quote))]
-    return [[pair.base, " / ", pair.quote]], ("", "asset", "fingerprint"), rows, len(rows)
-
-
-@_content.register(list)
-@_content.register(tuple)
-def _(infos: Sequence[PairInfo]) -> _Content:
-    if not all(type(info) is PairInfo for info in infos):
-        raise TypeError(f"a list must be a pair list, of PairInfo, got {safe_repr(infos)}")
-    rows = [(info.base, info.quote, info.last_spot) for info in infos[:SHOWN_ROWS]]
-    return [[f"{len(infos):,} pairs"]], ("base", "quote", "last_spot"), rows, len(infos)

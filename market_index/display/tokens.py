@@ -127,7 +127,7 @@ class Tokens(_Lookups):
         _SET_LABELS(self, Counter(map(_short_label, by_asset.values())))
 
     @classmethod
-    def from_json(cls, *texts: bytes, names: Sequence[str] = ()) -> Tokens:
+    def from_json(cls, *texts: bytes | str, names: Sequence[str] = ()) -> Tokens:
         """Read entries in the JSON of the registry.
 
         A text is one entry, an array of them, or a response of the registry's API, in version 1 or 2: `{"subjects":
@@ -137,7 +137,7 @@ class Tokens(_Lookups):
         left out, and `rejected` says why. The same is true of a text that is nested too deeply, or has no entries.
 
         Args:
-            texts: The JSON in UTF-8.
+            texts: The JSON; bytes are UTF-8.
             names: How messages name the texts, such as names of files; by default `text 1` and so on.
 
         Raises:
@@ -255,7 +255,7 @@ class Tokens(_Lookups):
             )
         return _shifted(Decimal(amount), -(self.decimals(asset) or 0))
 
-    def amount_from_human(self, asset: AssetId, amount: Decimal | str) -> int:
+    def amount_from_human(self, asset: AssetId, amount: Decimal | str | int) -> int:
         """Return the amount in smallest units: the inverse of `human_amount`, for amounts of 0 or more.
 
         Raises:
@@ -263,7 +263,8 @@ class Tokens(_Lookups):
             InvalidOrderBook: The value has more decimals than the asset.
         """
         decimals = self.decimals(asset) or 0
-        scaled = to_ratio(amount, "the amount", or_zero=True) * Fraction(10) ** decimals
+        number: Any = Fraction(amount) if type(amount) is int else amount
+        scaled = to_ratio(number, "the amount", or_zero=True) * Fraction(10) ** decimals
         if scaled.denominator != 1:
             raise InvalidOrderBook(
                 f"an amount of {self.label(asset)} must have at most {decimals} decimals, got {safe_repr(amount)}"
@@ -302,10 +303,10 @@ def _shown_name(token: Token) -> str:
     return ""
 
 
-def _entries(text: bytes) -> dict[str, Any]:
+def _entries(text: bytes | str) -> dict[str, Any]:
     """Return the entries of a text by their position; the position of a single one is empty. Raises `InvalidTokens`."""
     try:
-        value = _DECODER.decode(text.decode("utf-8-sig"))
+        value = _DECODER.decode(text if isinstance(text, str) else text.decode("utf-8-sig"))
     except ValueError as error:
         raise InvalidTokens(f"token metadata must be JSON, but is not: {error}") from None
     except RecursionError:

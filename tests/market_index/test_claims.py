@@ -27,9 +27,7 @@ def cost(book: OrderBook) -> Decimal:
 
 TRUE: dict[str, Callable[[OrderBook], bool]] = {
     "the best bid is the highest": lambda book: not book.bids or book.bids[0].price == max(book.bids.prices),
-    "a purchase takes no more than there is": lambda book: (
-        book.simulate_fill(Side.ASK, 2**64).filled <= sum(book.asks.amounts)
-    ),
+    "a purchase takes no more than there is": lambda book: book.buy(2**64).filled <= sum(book.asks.amounts),
 }
 
 # Each with the greatest number of levels that its simplest counterexample has.

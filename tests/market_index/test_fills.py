@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import floor
@@ -24,6 +25,7 @@ from market_index import (
 )
 from market_index.levels import by_price
 from market_index.prices import price_for_takers
+from market_index.strategies import prices
 from tests.market_index.models import NARROW, books, levels_of
 
 PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -38,6 +40,11 @@ def worth(book: OrderBook, side: Side, base: int) -> Fraction:
         total += price * taken
         base -= taken
     return total
+
+
+def simulated(book: OrderBook, side: Side) -> Callable[..., SimulatedFill]:
+    """Return the method that takes from a side."""
+    return book.buy if side is Side.ASK else book.sell
 
 
 def held(book: OrderBook, side: Side) -> int:
@@ -76,12 +83,12 @@ class TestBase:
         total = held(book, side)
         amount = data.draw(amounts_near(Fraction(total)))
         with localcontext(NARROW):
-            fill = book.simulate_fill(side, amount)
+            fill = simulated(book, side)(amount)
         assert consistent(fill, side)
         assert fill.filled == min(amount, total)
         assert Fraction(fill.paid) == worth(book, side, amount)
         assert fill.complete == (amount <= total)
-        assert fill == book.simulate_fill(side, amount, unit="base")
+        assert fill == simulated(book, side)(amount, unit="base")
 
 
 class TestQuote:
@@ -92,19 +99,19 @@ class TestQuote:
         total = worth(book, Side.ASK, held(book, Side.ASK))
         amount = data.draw(amounts_near(total))
         with localcontext(NARROW):
-            fill = book.simulate_fill(Side.ASK, amount, unit="quote")
+            fill = book.buy(amount, unit="quote")
         assert consistent(fill, Side.ASK)
         assert worth(book, Side.ASK, fill.filled) == Fraction(fill.paid) <= amount
         assert fill.filled == held(book, Side.ASK) or worth(book, Side.ASK, fill.filled + 1) > amount
         assert fill.complete == (amount <= total)
-        assert fill.levels == book.simulate_fill(Side.ASK, fill.filled).levels
+        assert fill.levels == book.buy(fill.filled).levels
 
     @given(st.data(), books)
     def test_a_sale_is_the_smallest_that_brings_at_least_the_amount(self, data: st.DataObject, book: OrderBook):
         total = worth(book, Side.BID, held(book, Side.BID))
         amount = data.draw(amounts_near(total))
         with localcontext(NARROW):
-            fill = book.simulate_fill(Side.BID, amount, unit="quote")
+            fill = book.sell(amount, unit="quote")
         assert consistent(fill, Side.BID)
         assert worth(book, Side.BID, fill.filled) == Fraction(fill.paid)
         assert fill.complete == (amount <= total) == (fill.paid >= amount)
@@ -112,7 +119,50 @@ class TestQuote:
             assert fill.filled == 0 or worth(book, Side.BID, fill.filled - 1) < amount
         else:
             assert fill.filled == held(book, Side.BID)
-        assert fill.levels == book.simulate_fill(Side.BID, fill.filled).levels
+        assert fill.levels == book.sell(fill.filled).levels
+
+
+class TestLimit:
+    """A limit price: the fill of the book that has only the levels within it."""
+
+    @given(st.data(), books, SIDES, prices(), st.sampled_from(["base", "quote"]))
+    def test_it_is_the_fill_of_the_levels_within_the_limit(
+        self, data: st.DataObject, book: OrderBook, side: Side, limit: Decimal, unit: Literal["base", "quote"]
+    ):
+        levels = book.side(side)
+        limit = data.draw(st.sampled_from([limit, *levels.prices]))
+        within = [level for level in levels if not side.is_better(limit, level.price)]
+        rest = OrderBook(book.pair, asks=within) if side is Side.ASK else OrderBook(book.pair, bids=within)
+        amount = data.draw(amounts_near(Fraction(held(book, side))))
+        with localcontext(NARROW):
+            found = simulated(book, side)(amount, unit, limit=limit)
+        assert found == simulated(rest, side)(amount, unit)
+
+
+class TestFee:
+    """The fee of a venue: a share of each price."""
+
+    @given(st.data(), books, SIDES, prices(max_value="0.9999"))
+    def test_the_total_is_exact_and_an_amount_of_the_quote_includes_it(
+        self, data: st.DataObject, book: OrderBook, side: Side, fee: Decimal
+    ):
+        factor = 1 + Fraction(fee) if side is Side.ASK else 1 - Fraction(fee)
+        total = worth(book, side, held(book, side)) * factor
+        amount = data.draw(amounts_near(total))
+        with localcontext(NARROW):
+            of_base, of_quote = simulated(book, side)(amount, fee=fee), simulated(book, side)(amount, "quote", fee=fee)
+        plain = simulated(book, side)(amount)
+        assert (of_base.levels, of_base.paid) == (plain.levels, plain.paid)
+        for fill in (of_base, of_quote):
+            assert Fraction(fill.total) == Fraction(fill.paid) * factor
+        assert of_quote.complete == (amount <= total)
+        if side is Side.ASK:
+            assert of_quote.total <= amount
+            filled = of_quote.filled + 1
+            assert of_quote.filled == held(book, side) or worth(book, side, filled) * factor > amount
+        elif of_quote.complete:
+            assert of_quote.total >= amount
+            assert of_quote.filled == 0 or worth(book, side, of_quote.filled - 1) * factor < amount
 
 
 class TestExamples:
@@ -123,59 +173,62 @@ class TestExamples:
     )
 
     def test_how_much_must_i_sell_for_51(self):
-        fill = self.BOOK.simulate_fill(Side.BID, 51, "quote")
+        fill = self.BOOK.sell(51, "quote")
         assert (fill.filled, fill.paid, fill.complete) == (104, Decimal("51.2"), True)
         assert str(fill.average_price) == "0.4923076923076923076923076923"
 
     @pytest.mark.parametrize(("amount", "unit"), [(150, "base"), (115, "quote")])
     def test_a_fill_may_end_in_the_second_of_three_levels(self, amount: int, unit: Literal["base", "quote"]):
-        fill = self.BOOK.simulate_fill(Side.ASK, amount, unit)
+        fill = self.BOOK.buy(amount, unit)
         assert (fill.filled, fill.paid, fill.levels.amounts) == (150, Decimal(115), (100, 50))
 
     def test_an_amount_below_the_price_of_one_unit_buys_nothing_and_is_complete(self):
-        nothing = SimulatedFill(0, Decimal(0), Levels(Side.ASK), complete=True)
-        assert OrderBook.from_levels(PAIR, asks=[("3", 1)]).simulate_fill(Side.ASK, 2, "quote") == nothing
+        nothing = SimulatedFill(0, Decimal(0), Decimal(0), Levels(Side.ASK), complete=True)
+        assert OrderBook.from_levels(PAIR, asks=[("3", 1)]).buy(2, "quote") == nothing
 
     def test_an_amount_may_exceed_all_levels(self):
         for unit in ("base", "quote"):
-            fill = self.BOOK.simulate_fill(Side.ASK, 10**5000, unit)
+            fill = self.BOOK.buy(10**5000, unit)
             assert (fill.filled, fill.complete) == (205, False)
 
     def test_the_largest_numbers_are_exact(self):
         finest = OrderBook.from_levels(PAIR, asks=[(Decimal(f"{2**96 - 1}E-28"), 2**64 - 1)])
         for amount in (10**90, 10**95):
-            fill = finest.simulate_fill(Side.ASK, amount, "quote")
+            fill = finest.buy(amount, "quote")
             assert Fraction(fill.paid) == Fraction(2**96 - 1, 10**28) * (2**64 - 1)
             assert not fill.complete
         largest = OrderBook.from_levels(PAIR, bids=[(str(2**96 - 1 - number), 2**64 - 1) for number in range(10)])
         worth_of_all = sum((2**96 - 1 - number) * (2**64 - 1) for number in range(10))
-        assert largest.simulate_fill(Side.BID, worth_of_all, "quote").complete
-        assert not largest.simulate_fill(Side.BID, worth_of_all + 1, "quote").complete
-        assert largest.simulate_fill(Side.BID, worth_of_all - 1, "quote").paid == worth_of_all
+        assert largest.sell(worth_of_all, "quote").complete
+        assert not largest.sell(worth_of_all + 1, "quote").complete
+        assert largest.sell(worth_of_all - 1, "quote").paid == worth_of_all
 
     @pytest.mark.parametrize(
-        ("arguments", "kind", "reason"),
+        ("arguments", "options", "kind", "reason"),
         [
-            (("ask", 1), InvalidOrderBook, "side must be Side.BID or Side.ASK, got 'ask'"),
-            ((Side.ASK, 1.5), InvalidOrderBook, "amount must be a whole number (int) of 0 or more, got float: 1.5"),
-            ((Side.ASK, True), InvalidOrderBook, "amount must be a whole number (int) of 0 or more, got bool: True"),
-            ((Side.ASK, -1), InvalidOrderBook, "amount must be a whole number (int) of 0 or more, got -1"),
-            ((Side.ASK, 1, "ada"), ValueError, "unit must be 'base' or 'quote', got 'ada'"),
-            ((Side.ASK, 1, ["base"]), ValueError, "unit must be 'base' or 'quote', got ['base']"),
+            ((1.5,), {}, InvalidOrderBook, "amount must be a whole number (int) of 0 or more, got float: 1.5"),
+            ((True,), {}, InvalidOrderBook, "amount must be a whole number (int) of 0 or more, got bool: True"),
+            ((-1,), {}, InvalidOrderBook, "amount must be a whole number (int) of 0 or more, got -1"),
+            ((1, "ada"), {}, ValueError, "unit must be 'base' or 'quote', got 'ada'"),
+            ((1, ["base"]), {}, ValueError, "unit must be 'base' or 'quote', got ['base']"),
+            ((1,), {"limit": "0"}, InvalidPrice, "the limit must be above 0, got '0'"),
+            ((1,), {"fee": "1"}, InvalidPrice, "the fee must be below 1, got '1'; '0.003' is 0.3 %"),
+            ((1,), {"fee": "-0.1"}, InvalidPrice, "the fee must be ASCII digits with"),
         ],
     )
-    def test_invalid_arguments_are_rejected(self, arguments, kind, reason):
-        with pytest.raises(kind) as raised:
-            self.BOOK.simulate_fill(*arguments)
-        assert str(raised.value) == reason
+    def test_invalid_arguments_are_rejected(self, arguments, options, kind, reason):
+        for simulate in (self.BOOK.buy, self.BOOK.sell):
+            with pytest.raises(kind) as raised:
+                simulate(*arguments, **options)
+            assert str(raised.value).startswith(reason)
 
     def test_only_the_chunks_that_are_taken_are_read(self):
         deep = OrderBook.from_levels(PAIR, asks=[(str(price), 10) for price in range(1, 20_001)])
         for chunk in by_price(deep.asks).chunks[1:]:
             chunk.keys = ()
             del chunk.values[:]
-        deep.simulate_fill(Side.ASK, 5)
-        deep.simulate_fill(Side.ASK, 5, "quote")
+        deep.buy(5)
+        deep.buy(5, "quote")
         deep.apply(bids=[("0.9", 1)]).liquidity_within(Side.ASK, "0.5")
 
 
@@ -188,7 +241,7 @@ class TestSlippage:
     ):
         amount = data.draw(amounts_near(Fraction(held(book, side))))
         with localcontext(NARROW):
-            fill = book.simulate_fill(side, amount)
+            fill = simulated(book, side)(amount)
             found = {reference: fill.slippage(reference) for reference in (fill.best_price, book.mid)}
         assert fill.best_price == (fill.levels[0].price if fill.filled else None)
         for reference, slippage in found.items():
@@ -196,13 +249,14 @@ class TestSlippage:
                 assert slippage is None
                 continue
             assert slippage is not None
-            worse = 1 + slippage if side is Side.ASK else 1 - slippage
-            assert worse * Fraction(reference) * fill.filled == Fraction(fill.paid)
+            ratio = Fraction(fill.paid) / fill.filled / Fraction(reference)
+            exact = ratio - 1 if side is Side.ASK else 1 - ratio
+            assert 0 <= Fraction(slippage) - exact < Fraction(1, 10**28)
         assert not fill.filled or (found[fill.best_price] or 0) >= 0
 
     def test_a_price_better_than_the_reference_is_negative(self):
         book = OrderBook.from_levels(PAIR, bids=[("2", 5)], asks=[("4", 5)])
-        assert book.simulate_fill(Side.ASK, 5).slippage("5") == Fraction(-1, 5)
-        assert book.simulate_fill(Side.BID, 5).slippage(Fraction(1)) == -1
+        assert book.buy(5).slippage("5") == Decimal("-0.2")
+        assert book.sell(5).slippage(Fraction(1)) == -1
         with pytest.raises(InvalidPrice, match="the reference must be above 0, got '0'"):
-            book.simulate_fill(Side.ASK, 5).slippage("0")
+            book.buy(5).slippage("0")

@@ -139,6 +139,13 @@ def test_foreign_keys_are_not_tracked():
         index.without("ADA")  # type: ignore[arg-type]  # a caller without types
 
 
+def test_an_index_is_made_of_books_of_a_mapping_or_of_another_index():
+    books = [OrderBook(numbered_pair(number)) for number in (2, 1)]
+    index = MarketIndex(books)
+    assert list(MarketIndex({book.pair: book for book in books}).values()) == list(MarketIndex(index).values())
+    assert MarketIndex(index) == index
+
+
 def test_a_value_that_is_not_a_book_is_rejected_and_changes_nothing():
     book = OrderBook(numbered_pair(1))
     index = MarketIndex([book])

@@ -94,6 +94,11 @@ class TestUpdate:
 
         asyncio.run(follow())
 
+    def test_it_begins_with_books_with_a_mapping_or_with_an_index_as_it_is(self):
+        index = MarketIndex([BOOK], "block 7")
+        assert LiveIndex(index).current is index
+        assert LiveIndex({BOOK.pair: BOOK}).current == LiveIndex([BOOK]).current == index
+
     def test_publish_and_retract_are_updates(self, live: LiveIndex):
         assert live.publish(book(2), FOLLOWING) is live.current == {pair(1): FOLLOWING, pair(2): book(2)}
         assert live.retract(pair(1), pair(3)) is live.current == {pair(2): book(2)}
@@ -105,8 +110,10 @@ class TestUpdate:
             (lambda live: live.publish(book(2), None), InvalidOrderBook, "a value of an index must be an OrderBook"),
             (lambda live: live.publish([book(2)]), InvalidOrderBook, r"a value of an index .*; pass \*books$"),
             (lambda live: live.update(book(2)), InvalidOrderBook, "publish must be a list of OrderBook, got OrderBo"),
-            (lambda live: type(live)(book(2)), InvalidOrderBook, "books must be a list of OrderBook, got OrderBook: "),
+            (lambda live: type(live)(book(2)), InvalidOrderBook, "books must be a list .* got .*; put it in a list$"),
             (lambda live: live.update([book(2)], [None]), InvalidOrderBook, "pair must be a Pair, got NoneType: None"),
+            (lambda live: live.update([book(2)], [[1]]), InvalidOrderBook, r"pair must be a Pair, got list: \[1\]"),
+            (lambda live: live.update([], pair(1)), InvalidOrderBook, "retract must be a list of Pair, got Pair: "),
             (lambda live: live.show({}), InvalidOrderBook, r"index must be a MarketIndex, got dict: \{\}$"),
             (lambda live: live.update([book(2)], freshness=0), InvalidFreshness, "freshness must be a Freshness"),
         ],

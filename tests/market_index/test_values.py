@@ -38,7 +38,6 @@ from market_index import (
     PriceLevel,
     RestingOrders,
     Side,
-    SimulatedFill,
     wire,
 )
 from market_index.display import Token, Tokens
@@ -77,7 +76,7 @@ values = st.one_of(
     some_freshness,
     tokens,
     st.lists(tokens, max_size=3, unique_by=lambda token: token.asset).map(Tokens),
-    books.map(lambda book: book.simulate_fill(Side.ASK, 10**12)),
+    books.map(lambda book: book.buy(10**12)),
     order_books(sides=Side.ASK, min_levels=1, max_levels=3).map(lambda book: book.cumulative(Side.ASK)[-1]),
     st.builds(Liquidity, base=amounts(), quote=prices()),
 )
@@ -100,7 +99,7 @@ RECORDS = [
     Freshness("slot 7", dt.datetime(2026, 11, 22, tzinfo=dt.UTC)),
     Liquidity(7, Decimal("2.5")),
     CumulativeLevel(Decimal("0.5"), 7, Decimal("2.5")),
-    BOOK.simulate_fill(Side.BID, 12),
+    BOOK.sell(12),
     Token(SNEK, "SNEK", "Snek", 0),
     Tokens([Token(SNEK)], ("text 2: no entry",)),
 ]
@@ -135,6 +134,10 @@ def test_each_public_value_class_is_tested():
     public = {one for one in public if not issubclass(one, Exception)}
     # A tuple of values, an enumeration, and the only object that changes.
     assert public - {*map(type, [*RECORDS, *COLLECTIONS])} == {market_index.CumulativeLevels, Side, LiveIndex}
+
+
+def test_completion_shows_the_public_names():
+    assert dir(market_index) == sorted(market_index.__all__)
 
 
 @given(values)
@@ -266,21 +269,13 @@ WRONG: dict[type, dict[str, list[object]]] = {
         "spot": [Decimal(-1), 0.5],
     },
     Freshness: {"as_of": [" x", "", "x" * 201, 7], "published_at": [dt.datetime(2026, 1, 1), "2026-01-01"]},  # noqa: DTZ001  # without a time zone
-    Liquidity: {"base": [-1, True, 1.0, None], "quote": [Decimal(-1), Decimal("NaN"), Decimal("Infinity"), 0.5, 1]},
-    CumulativeLevel: {"price": [Decimal(0), 0.5], "base": [-1, True], "quote": [Decimal(-1), 1]},
-    SimulatedFill: {
-        "filled": [-1, True, 1.0],
-        "paid": [Decimal(-1), 1],
-        "levels": [None, (LEVEL,)],
-        "complete": [1, None],
-    },
     Token: {"asset": ["SNEK", None], "ticker": [7], "name": [b"Snek"], "decimals": [-1, 256, True, "6"]},
     Tokens: {"entries": [[Token(ADA)], [Token(SNEK), Token(SNEK)], ["SNEK"]]},
 }
 ROWS = [
     pytest.param(value, {name: wrong}, id=f"{name_of(value)}-{name}-{number}")
     for value in RECORDS
-    for name, some in WRONG[type(value)].items()
+    for name, some in WRONG.get(type(value), {}).items()  # results of an analysis are not validated
     for number, wrong in enumerate(some)
 ]
 

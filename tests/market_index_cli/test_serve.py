@@ -181,7 +181,7 @@ VARIABLES = {
     "ACCESS_LOG": "1",
     "MAX_AGE": "7",
     "MAX_QUIET": "1000",
-    "TOKENS": str(PAGE.parents[1] / "sample-tokens.json"),
+    "TOKENS": str(PAGE.parents[2] / "market_index_feeds" / "sample" / "tokens.json"),
     "CORS_ORIGIN": f"{PAGE_ORIGIN} http://127.0.0.1:3000",
 }
 

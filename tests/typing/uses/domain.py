@@ -68,12 +68,12 @@ assert_type(book.apply(bids=[("0.5", 0)], spot=None), OrderBook)
 assert_type(book.changes_since(book)[0], tuple[tuple[Decimal, int], ...])
 assert_type(book.cumulative(Side.BID), CumulativeLevels)
 assert_type(book.liquidity_within(Side.ASK, "0.01"), Liquidity | None)
-fill = book.simulate_fill(Side.ASK, 5, "quote")
+fill = book.buy(5, "quote")
 assert_type(fill, SimulatedFill)
-assert_type(fill.slippage(book.mid), Fraction | None)
+assert_type(fill.slippage(book.mid), Decimal | None)
 
 book.apply(spot=0.5)  # error: mypy[arg-type] pyright[reportArgumentType]
-book.simulate_fill(Side.ASK, 5, "USD")  # error: mypy[arg-type] pyright[reportArgumentType]
+book.buy(5, "USD")  # error: mypy[arg-type] pyright[reportArgumentType]
 
 # Orders
 
