@@ -57,7 +57,8 @@ class Rejected(FeedError):
 class StoreError(MarketIndexError):
     """A store cannot be opened, read or written. Nothing of the change was written, but see `UnknownOutcome`.
 
-    A bucket may have stored a part of a change of more than 1,000 books and pairs. Then the message says how many.
+    A bucket may have stored a part of a change, of more than 1,000 books and pairs, or if it is full. Then the message
+    says how many.
     """
 
 

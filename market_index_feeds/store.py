@@ -102,8 +102,8 @@ class Store(ABC):
     Close it when done. `name` is the name that it was opened by, without credentials.
 
     In a bucket, a change of more than 1,000 books and pairs is atomic only in parts of 1,000. An error in the middle
-    says how many are stored. After a write by another program, or a change that was not finished, the as_of of a bucket
-    is unknown until the bucket is replaced, or changed with `after`.
+    says how many are stored. After a write by another program, a change that was not finished, or a change between two
+    parts of another one, the as_of of a bucket is unknown until the bucket is replaced, or changed with `after`.
     """
 
     def __init__(self, name: str, wait: float = MAX_WAIT_SECONDS) -> None:

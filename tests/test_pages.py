@@ -325,6 +325,7 @@ MESSAGES_OF_OTHERS = {
     "database or disk is full",
     "file is not a database",
     "maximum bytes exceeded",
+    "resource limits exceeded",
 }
 """What the system, SQLite, httpx and NATS print: other tests see these messages."""
 

@@ -18,20 +18,23 @@ from __future__ import annotations
 import asyncio
 import json
 from asyncio import Future
-from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
-from uuid import uuid4
+from typing import Any, Final, TypeVar
 
 import nats.errors
 from attrs import field, frozen
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+from nats.js.api import PubAck, StreamConfig, StreamInfo
+from nats.js.errors import APIError, NoStreamResponseError
 
 from market_index_feeds.errors import NotStored, Rejected, Unreachable
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.connection import LIBRARY_SECONDS, Connection, shown_text
+
+T = TypeVar("T")
 
 MAX_BATCH: Final = 1000
 """How many messages the servers accept in one batch."""
@@ -50,27 +53,15 @@ _RETRYABLE: Final = {10176, 10210}  # a batch is incomplete; there are too many 
 _PAGE: Final = {"batch": 2048, "max_bytes": 2 * 1024 * 1024}
 
 # Otherwise the servers acknowledge values and delete them later, or show an older value once the last one is deleted.
-_SETTINGS: Final = {
+_SETTINGS: Final[dict[str, Any]] = {
     "max_msgs_per_subject": 1,
     "max_age": 0,
     "discard": "new",
     "retention": "limits",
     "allow_direct": True,
 }
+_BATCHES: Final[dict[str, Any]] = {"allow_atomic": True, "allow_direct": True}
 _EDIT: Final = "--max-msgs-per-subject=1 --max-age=0s --discard=new --retention=limits --allow-direct"
-
-
-@frozen
-class State:
-    """A bucket as its leader reports it: its time of creation, its last sequence, its numbers of messages and bytes.
-
-    A deleted key counts as one message: the one that deletes it.
-    """
-
-    created: str
-    sequence: int
-    messages: int
-    length: int
 
 
 @frozen(eq=False)
@@ -114,44 +105,41 @@ class Bucket:
 
     async def open(self, *, create: bool) -> None:
         """Create a missing bucket, and let an existing one accept batches. Raises `Unreachable` or `Rejected`."""
-        wanted = {"allow_atomic": True, "allow_direct": True}
         try:
-            config = (await self._ask("STREAM.INFO"))["config"]
+            config = (await self._ask(lambda stream: stream.stream_info(self._stream))).config
         except Rejected as error:
             if error.code != NO_BUCKET or not create:
                 raise
-            config = await self._create(wanted)
-        _require_settings(config | wanted)
-        if config != config | wanted:
-            await self._ask("STREAM.UPDATE", config | wanted)
-        await self.state()
+            config = await self._create()
+        wanted = config.evolve(**_BATCHES)
+        _require_settings(wanted)
+        if config != wanted:
+            await self._ask(lambda stream: stream.update_stream(wanted))
+        await self.info()
 
-    async def state(self) -> State:
-        """Return the state of the bucket. Each call also checks its configuration.
+    async def info(self) -> StreamInfo:
+        """Return the state of the bucket as its leader reports it. Each call also checks its configuration.
 
-        Raises `Unreachable` or `Rejected`.
+        A deleted key counts as one message: the one that deletes it. Raises `Unreachable` or `Rejected`.
         """
-        answer = await self._ask("STREAM.INFO")
-        if not answer.get("cluster", {"leader": "alone"}).get("leader"):
+        info = await self._ask(lambda stream: stream.stream_info(self._stream))
+        if info.cluster is not None and not info.cluster.leader:
             # A server that lost its disk reports an empty bucket until it has found the others.
             raise Unreachable("the servers have not agreed who leads")
-        config, state = answer["config"], answer["state"]
-        _require_settings(config)
-        limits = [size for size in (config["max_msg_size"], (await self.connection.client()).max_payload) if size > 0]
-        self.max_value_bytes = min(limits) - HEADER_BYTES
-        return State(answer["created"], state["last_seq"], state["messages"], state["bytes"])
+        _require_settings(info.config)
+        limits = [info.config.max_msg_size or 0, (await self.connection.client()).max_payload]
+        self.max_value_bytes = min(size for size in limits if size > 0) - HEADER_BYTES
+        return info
 
-    async def find(self, query: Mapping[str, Any]) -> Message | None:
-        """Return the message that a query such as `{"seq": 7}` finds, from the leader. Raises as `state`."""
+    async def find(self, **query: Any) -> Message | None:
+        """Return the message with a `seq`, or the last one of a `subject`, from the leader. Raises as `info`."""
         try:
-            found = (await self._ask("STREAM.MSG.GET", query))["message"]
+            found = await self._ask(lambda stream: stream.get_msg(self._stream, **query))
         except Rejected as error:
             if error.code != _NO_MESSAGE:
                 raise
             return None
-        lines = str(b64decode(found.get("hdrs", "")), "utf-8", "replace").split("\r\n")[1:]
-        headers = {name: value.strip() for name, mark, value in (line.partition(":") for line in lines) if mark}
-        return self._message(found["subject"], b64decode(found.get("data", "")), headers, found["seq"])
+        return self._message(found.subject or "", found.data or b"", found.headers or {}, found.seq or 0)
 
     async def read_page(self, after: int) -> tuple[list[Message], int]:
         """Return messages after a sequence, one of each key, and how many follow them. Raises `Unreachable`.
@@ -165,69 +153,73 @@ class Bucket:
         pending = await self.connection.answer(page.pending)
         return page.messages, pending
 
-    async def commit(self, messages: Sequence[tuple[str, bytes, dict[str, str]]], expected: int) -> int:
+    async def commit(self, messages: Sequence[tuple[str, bytes, dict[str, str]]], expected: int, batch: str) -> int:
         """Store all messages or none, if `expected` is the last sequence. Return the sequence of the last message.
+
+        `batch` is a unique id. If a disk or an account is full, the servers may store a part, without an answer or with
+        an error.
 
         Raises:
             NotStored: They are not stored.
-            Rejected: They are not stored, and trying again does not help. With a code of `WRONG_SEQUENCE`, another
-                change was stored before.
+            Rejected: Trying again does not help. With a code of `WRONG_SEQUENCE`, another change was stored before.
             Unreachable: They may be stored, now or later.
         """
-        client = await self.connection.client()
         headers = [dict(given) for _, _, given in messages]
         headers[0]["Nats-Expected-Last-Sequence"] = str(expected)
         if len(messages) > 1:
-            batch = uuid4().hex
             for number, one in enumerate(headers, 1):
                 one |= {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
             headers[-1]["Nats-Batch-Commit"] = "1"
+        client = await self.connection.client()
 
-        async def send() -> Msg:
+        async def send(stream: JetStreamContext) -> PubAck:
             for (key, value, _), one in zip(messages[:-1], headers, strict=False):
                 await client.publish(self.subject(key), value, headers=one)
             key, value, _ = messages[-1]
-            return await client.request(self.subject(key), value, LIBRARY_SECONDS, headers=headers[-1])
+            return await stream.publish(self.subject(key), value, headers=headers[-1])
 
-        length = sum(len(value) for _, value, _ in messages)
         try:
-            sequence = int(_content_of(await self.connection.answer(send(), length))["seq"])
-        except nats.errors.NoRespondersError:
-            await self.state()  # raises Rejected if the bucket is gone
+            sequence = (await self._ask(send, sum(len(value) for _, value, _ in messages))).seq
+        except NoStreamResponseError:
+            await self.info()  # raises Rejected if the bucket is gone
             raise NotStored("no server stores its messages") from None
         with suppress(nats.errors.Error, OSError):
             await client.publish(self._hints)
             await asyncio.sleep(0)  # the library sends it in another task, before the event loop stops
         return sequence
 
-    async def _create(self, wanted: dict[str, Any]) -> dict[str, Any]:
+    async def _create(self) -> StreamConfig:
         """Create the bucket, on three servers if there is a cluster. Return its configuration."""
-        config = {
-            **_SETTINGS,
-            **wanted,
-            "name": self._stream,
-            "subjects": [f"{self._prefix}>"],
-            "storage": "file",
-            "allow_rollup_hdrs": True,
-            "deny_delete": True,
-            "num_replicas": 3,
-        }
+        config = StreamConfig(
+            **_SETTINGS | _BATCHES,
+            name=self._stream,
+            subjects=[f"{self._prefix}>"],
+            allow_rollup_hdrs=True,
+            deny_delete=True,
+            num_replicas=3,
+        )
         try:
-            answer = await self._ask("STREAM.CREATE", config)
+            info = await self._ask(lambda stream: stream.add_stream(config))
         except Rejected as error:
             if error.code != _NO_CLUSTER:
                 raise
-            answer = await self._ask("STREAM.CREATE", config | {"num_replicas": 1})
-        return dict(answer["config"])
+            info = await self._ask(lambda stream: stream.add_stream(config, num_replicas=1))
+        return info.config
 
-    async def _ask(self, request: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Return the content of the reply of the JetStream API. Raises `Unreachable` or `Rejected`."""
+    async def _ask(self, request: Callable[[JetStreamContext], Awaitable[T]], length: int = 0) -> T:
+        """Return the answer to a request with messages of this length. Raises as `commit`, or NoStreamResponseError."""
         client = await self.connection.client()
-        subject, text = f"$JS.API.{request}.{self._stream}", json.dumps(body or {}).encode()
         try:
-            return _content_of(await self.connection.answer(client.request(subject, text, LIBRARY_SECONDS)))
-        except nats.errors.NoRespondersError:
-            raise Unreachable("JetStream is not available") from None
+            return await self.connection.answer(request(client.jetstream(timeout=LIBRARY_SECONDS)), length)
+        except APIError as error:
+            code, text = error.err_code, shown_text(str(error.description))
+            if code is None:
+                raise Unreachable("JetStream is not available") from None
+            if code in _RETRYABLE or (error.code == 503 and code != _STORE_FAILED):
+                raise NotStored(text) from None
+            if code == NO_BUCKET:
+                text = "there is no such bucket (market-index publish or relay creates it)"
+            raise Rejected(text, code) from None
 
     async def _subscribe(self, client: Client) -> None:
         self._inbox = client.new_inbox()
@@ -258,25 +250,13 @@ class Bucket:
         self.on_change()
 
 
-def _content_of(reply: Msg) -> Any:
-    """Return the content of an answer. Raises `NotStored` or `Rejected` if it is an error."""
-    answer = json.loads(reply.data)
-    if "error" not in answer:
-        return answer
-    error = answer["error"]
-    code, text = error.get("err_code", 0), shown_text(str(error.get("description")))
-    if code in _RETRYABLE or (error.get("code") == 503 and code != _STORE_FAILED):
-        raise NotStored(text)
-    if code == NO_BUCKET:
-        text = "there is no such bucket (market-index publish or relay creates it)"
-    raise Rejected(text, code)
-
-
-def _require_settings(config: Mapping[str, Any]) -> None:
+def _require_settings(config: StreamConfig) -> None:
     """Raise `Rejected` unless a bucket stores the last value of each key until it is overwritten or deleted."""
-    wrong = [f"{name} {config.get(name)}" for name, value in _SETTINGS.items() if config.get(name) != value]
+    if config.mirror is not None:
+        raise Rejected(f"the bucket must not be a mirror, which copies parts of changes: follow {config.mirror.name}")
+    wrong = [f"{name} {getattr(config, name)}" for name, value in _SETTINGS.items() if getattr(config, name) != value]
     if wrong:
         raise Rejected(
             "the bucket must store the last value of each key, and nothing else, and allow direct reads, got "
-            f"{', '.join(wrong)}; run: nats stream edit {shown_text(config['name'])} {_EDIT}"
+            f"{', '.join(wrong)}; run: nats stream edit {shown_text(str(config.name))} {_EDIT}"
         )

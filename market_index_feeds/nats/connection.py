@@ -25,6 +25,7 @@ from time import monotonic
 from typing import Any, Final, TypeVar
 
 import nats.errors
+import nats.js.errors
 from nats.aio.client import Client
 
 from market_index.errors import safe_repr
@@ -90,7 +91,7 @@ class Connection:
     async def answer(self, work: Awaitable[T], length: int = 0) -> T:
         """Return the answer to a request whose messages have this length in bytes.
 
-        If there is none in time, the connection is closed. Raises `Unreachable`, `Rejected` or `NoRespondersError`.
+        If there is none in time, the connection is closed. Raises `Unreachable`, `Rejected` or an error of JetStream.
         """
         seconds = min(REQUEST_SECONDS, self._remaining_seconds) + length / SLOWEST_BYTES_PER_SECOND
         task = asyncio.ensure_future(work)
@@ -108,7 +109,7 @@ class Connection:
         if task.done():
             try:
                 return task.result()
-            except nats.errors.NoRespondersError:
+            except nats.js.errors.Error:  # an answer of JetStream
                 raise
             except (nats.errors.Error, OSError) as error:
                 problem = self._problem or _reason(error)
@@ -122,18 +123,18 @@ class Connection:
         """Return the result of the work, retried with backoff while it raises `Unreachable`, for some seconds.
 
         No request waits longer than until then. With 0 seconds, the work is tried once, with the usual timeouts. Raises
-        the last `Unreachable`, and any other error.
+        the last `Unreachable`, unless its attempt was cut short after others, and any other error.
         """
-        until, backoff = monotonic() + seconds, 0.0
+        until, backoff, cause = monotonic() + seconds, 0.0, None
         self._deadline = until if seconds else inf
         try:
             while True:
                 try:
                     return await work()
-                except Unreachable:
-                    backoff = next_backoff(backoff)
+                except Unreachable as error:
+                    cause, backoff = cause if cause and monotonic() >= until else error, next_backoff(backoff)
                     if monotonic() + backoff > until:
-                        raise
+                        raise cause from None
                     await asyncio.sleep(backoff)
         finally:
             self._deadline = inf

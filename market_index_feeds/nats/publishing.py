@@ -4,7 +4,8 @@ Theory of operation
 ===================
 
 A batch expects the last sequence of the bucket, so it is stored only if no other change was stored before it. If it was
-not, the record of the bucket is read, and the batch is made again. See `record` for changes of several batches.
+not, the record of the bucket is read, and the batch is made again. Between two batches of a change, another publisher
+may have overwritten what is stored of it: the rest is stored then, and no as_of is stated.
 
 If the reply is lost, the same batch is sent again. At most one of the two is stored. If the second is rejected, the
 record of the last message shows by its random id that the first was stored. After a change of another publisher, that
@@ -20,16 +21,19 @@ replacement, need the content. It is read once: then it follows from what others
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Iterable
 from contextlib import suppress
+from itertools import count
 from time import monotonic
 from typing import TypeAlias
 from uuid import uuid4
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
-from market_index import Freshness, InvalidFreshness, MarketIndexError, OrderBook, Pair, wire
+from market_index import InvalidFreshness, MarketIndexError, OrderBook, Pair, wire
 from market_index_feeds.errors import (
     Conflict,
+    FeedError,
     NotStored,
     Rejected,
     StoreError,
@@ -41,47 +45,41 @@ from market_index_feeds.event_loop import blocking, run
 from market_index_feeds.names import shown_name
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import MAX_BATCH, WRONG_SEQUENCE
-from market_index_feeds.nats.reading import OPENING_SECONDS, NatsSource
-from market_index_feeds.nats.record import Content, Record
+from market_index_feeds.nats.reading import OPENING_SECONDS, NatsSource, position_of
+from market_index_feeds.nats.record import Record
 from market_index_feeds.nats.values import DELETION, HEARTBEAT_KEY, key_of, value_of
-from market_index_feeds.source import UNKNOWN, Position, Version
+from market_index_feeds.source import Position, Version
 from market_index_feeds.store import WAIT_SECONDS, CheckedChange, Receipt, Store
 
 Messages: TypeAlias = list[tuple[str, bytes, dict[str, str]]]
 """Keys, values and headers."""
 
 
-@frozen
-class _Stored:
-    """The position of a bucket, and the record of its last batch."""
+class _StoredInPart(FeedError):
+    """The servers stored only the first messages of a batch."""
 
-    position: Position
-    record: Record
+    def __init__(self, reason: object, messages: int) -> None:
+        super().__init__(str(reason))
+        self.messages = messages
 
 
 @define
 class _Writing:
-    """A change, and what is stored of it so far.
+    """A change, and the pairs that are stored of it so far.
 
-    `until` is when to give up if others always write first, on the monotonic clock. `last` is the id of the last batch,
-    and `before` the freshness of the content before the first one.
+    `until` is when to give up if others always write first, on the monotonic clock.
     """
 
     change: CheckedChange
     after: Position | None
     until: float
-    last: str = ""
-    before: Freshness = UNKNOWN
     published: set[Pair] = field(factory=set)
     retracted: set[Pair] = field(factory=set)
 
-    def record_after(self, record: Record, *, is_last: bool) -> Record:
-        """Return the record of the next batch, after that of the bucket."""
-        if not self.last or record.pending != self.last:
-            self.before = record.freshness
-        knows_content = self.change.is_whole or self.after is not None
-        freshness = self.change.freshness_after(self.before)
-        return record.next(uuid4().hex, freshness, self.last, is_last=is_last, knows_content=knows_content)
+    def add(self, stored: Iterable[Pair], values: Collection[Pair]) -> None:
+        """Add pairs that are stored, either with one of the values or as retracted."""
+        for pair in stored:
+            (self.published if pair in values else self.retracted).add(pair)
 
 
 class NatsStore(Store):
@@ -92,8 +90,8 @@ class NatsStore(Store):
         self._content = NatsSource(address)
         self._bucket = self._content.bucket
         self._retried = self._bucket.connection.retried
-        # None: it must be read, because another program may have changed it.
-        self._stored: _Stored | None = None
+        # The position and the record of the bucket. None: they must be read, because others may have changed it.
+        self._stored: tuple[Position, Record] | None = None
         self._runner = asyncio.Runner()
 
     def open(self, *, create: bool) -> None:
@@ -105,8 +103,7 @@ class NatsStore(Store):
             raise
 
     def _position(self) -> Position:
-        state = run(self._runner, self._retried(self._bucket.state, self._wait))
-        return Position(state.created, state.sequence)
+        return run(self._runner, self._retried(self._content.position, self._wait))
 
     def _read(self) -> Version:
         return run(self._runner, self._refresh())
@@ -133,16 +130,13 @@ class NatsStore(Store):
         await self._retried(self._content.refresh, self._wait)
         return self._content.content
 
-    async def _load(self) -> _Stored:
+    async def _load(self) -> tuple[Position, Record]:
         """Read the position and the record of the bucket."""
-        state = await self._bucket.state()
-        record = Record()
-        if not state.messages:
-            record = Record(content=Content.NOTHING)
-        else:
-            with suppress(InvalidFreshness):
-                record = Record.of(await self._bucket.find({"seq": state.sequence}))
-        return _Stored(Position(state.created, state.sequence), record)
+        info, record = await self._bucket.info(), Record()
+        message = await self._bucket.find(seq=info.state.last_seq) if info.state.messages else None
+        with suppress(InvalidFreshness):
+            record = Record.of(message, info.state.messages)
+        return position_of(info), record
 
     async def _written(self, writing: _Writing) -> Receipt:
         """Store a change. After a change by others, its rest is compared again with what is stored."""
@@ -168,32 +162,37 @@ class NatsStore(Store):
     async def _write_rest(self, writing: _Writing) -> Receipt:
         """Store what is not stored yet of a change, one batch after the other. Raises `Conflict`."""
         change, done = writing.change, writing.published | writing.retracted
-        needs_content = change.is_whole or bool(change.retract)
-        if needs_content:
+        if change.is_whole or change.retract:
             content = await self._refresh()
             assert content.position is not None  # noqa: S101  # a bucket has positions
-            stored, (values, gone) = _Stored(content.position, self._content.record), change.differences(content)
+            position, record = content.position, self._content.record
+            values, gone = change.differences(content)
         else:
             if self._stored is None or writing.after is not None:
                 self._stored = await self._retried(self._load, self._wait)
-            stored, values, gone = self._stored, dict(change.bodies), set()
-        self._require_position(writing.after, stored.position)
+            (position, record), values, gone = self._stored, dict(change.bodies), set()
+        self._require_position(writing.after, position)
+        # A replacement compares all of its books again. Otherwise, others may have overwritten what is stored of it.
+        is_known = change.is_whole or writing.after is not None or (record.is_known and not done)
+        freshness = change.freshness_after(record.freshness)
         rest = [pair for pair in [*values, *gone] if change.is_whole or pair not in done]
         while True:
             batch, rest = rest[:MAX_BATCH], rest[MAX_BATCH:]
-            books = [pair for pair in batch if pair in values]
-            deleted = batch[len(books) :]
-            messages: Messages = [(key_of(pair), values[pair], {}) for pair in books]
-            messages += [(key_of(pair), b"", dict(DELETION)) for pair in deleted]
-            record = writing.record_after(stored.record, is_last=not rest)
-            self._stored = None
-            position = await self._commit(messages or [(HEARTBEAT_KEY, b"", {})], record, stored.position)
-            stored = self._stored = _Stored(position, record)
-            if needs_content:
-                self._content.take_over([change.books[pair] for pair in books], deleted, record, position)
-            writing.last = record.change
-            writing.published.update(books)
-            writing.retracted.update(deleted)
+            messages: Messages = [
+                (key_of(pair), values[pair], {}) if pair in values else (key_of(pair), b"", dict(DELETION))
+                for pair in batch
+            ]
+            record = record.next(uuid4().hex, freshness, is_last=not rest, is_known=is_known)
+            self._stored, before = None, position
+            try:
+                position = await self._commit(messages or [(HEARTBEAT_KEY, b"", {})], record, before)
+            except _StoredInPart as error:
+                writing.add(batch[: error.messages], values)
+                raise
+            self._stored = position, record
+            writing.add(batch, values)
+            books = [change.books[pair] for pair in batch if pair in values]
+            self._content.take_over(books, batch[len(books) :], record, before, position)
             writing.until = monotonic() + self._wait
             if not rest:
                 return Receipt(
@@ -203,36 +202,22 @@ class NatsStore(Store):
     async def _commit(self, messages: Messages, record: Record, position: Position) -> Position:
         """Store a batch with its record if this is the position of the bucket. Return the next position.
 
-        Raises `Conflict`, `UnknownOutcome`, `Unreachable` or `Rejected`.
+        Raises `Conflict`, `UnknownOutcome`, `_StoredInPart`, `Unreachable` or `Rejected`.
         """
-        may_be_stored = False
+        may_be_stored, attempts = False, count()
         key, value, headers = messages[-1]
         batch = [*messages[:-1], (key, value, headers | record.headers())]
 
         async def attempt() -> Position:
             nonlocal may_be_stored
             try:
-                sequence = await self._bucket.commit(batch, position.number)
-                return evolve(position, number=sequence)
+                number = await self._bucket.commit(batch, position.number, f"{record.change}.{next(attempts)}")
+                return evolve(position, number=number)
             except Unreachable as error:
                 may_be_stored = may_be_stored or not isinstance(error, NotStored)
                 raise
             except Rejected as error:
-                if error.code not in WRONG_SEQUENCE:
-                    raise
-            stored = await self._load()
-            if stored.record.change == record.change:
-                return stored.position
-            if stored.position == position:
-                # The leader also counts what it has proposed to the other servers, such as the last attempt.
-                raise NotStored("the servers have not agreed on an earlier change")
-            # Otherwise the bucket was rolled back or created again, without the change.
-            may_be_overwritten = stored.position.run == position.run and stored.position.number > position.number
-            if may_be_stored and may_be_overwritten:
-                raise UnknownOutcome(
-                    f"{self.name} did not acknowledge a change, and others have changed it since: it may be lost"
-                )
-            raise Conflict(f"{self.name} was not written to: others have changed it")
+                return await self._outcome(error, record, position, may_be_stored=may_be_stored)
 
         try:
             return await self._retried(attempt, self._wait)
@@ -243,6 +228,29 @@ class NatsStore(Store):
                     "stored, now or later, but only if no other change is stored before"
                 ) from None
             raise
+
+    async def _outcome(
+        self, rejected: Rejected, record: Record, position: Position, *, may_be_stored: bool
+    ) -> Position:
+        """Return the next position if an earlier attempt has stored a rejected batch. Raises as `_commit`."""
+        found, stored = await self._load()
+        is_other_change = rejected.code in WRONG_SEQUENCE
+        if stored.change == record.change and not stored.part:
+            return found
+        if stored.change == record.change:
+            raise _StoredInPart("a disk or an account is full" if is_other_change else rejected, stored.part)
+        if not is_other_change:
+            raise rejected
+        if found == position:
+            # The leader also counts what it has proposed to the other servers, such as the last attempt.
+            raise NotStored("the servers have not agreed on an earlier change")
+        # Otherwise the bucket was rolled back or created again, without the change.
+        may_be_overwritten = found.run == position.run and found.number > position.number
+        if may_be_stored and may_be_overwritten:
+            raise UnknownOutcome(
+                f"{self.name} did not acknowledge a change, and others have changed it since: it may be lost"
+            )
+        raise Conflict(f"{self.name} was not written to: others have changed it")
 
 
 def open_nats_store(target: str, *, wait: float = WAIT_SECONDS, create: bool = True) -> NatsStore:

@@ -27,16 +27,17 @@ from threading import Event
 from time import monotonic
 from typing import Final
 
-from attrs import define, field
+from attrs import define, evolve, field
+from nats.js.api import StreamInfo, StreamState
 
 from market_index import InvalidFreshness, MarketIndexError, OrderBook, Pair
 from market_index_feeds.errors import FeedError, Unreachable
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.names import shown_name
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.bucket import Bucket, Message, State
+from market_index_feeds.nats.bucket import Bucket, Message
 from market_index_feeds.nats.connection import shown_text
-from market_index_feeds.nats.record import Content, Record
+from market_index_feeds.nats.record import Mark, Record
 from market_index_feeds.nats.values import HEARTBEAT_KEY, book_of, key_of, pair_of
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
 
@@ -74,12 +75,12 @@ class _Run:
         self.sequence = message.sequence
         self.length += len(message.value or b"")
 
-    def is_all_of(self, state: State) -> bool:
-        return state.sequence == self.sequence and state.messages == len(self.keys)
+    def is_all_of(self, state: StreamState) -> bool:
+        return state.last_seq == self.sequence and state.messages == len(self.keys)
 
-    def leads_to(self, state: State, connection: int) -> bool:
-        is_same = (self.created, self.connection) == (state.created, connection)
-        return is_same and (state.sequence > self.sequence or self.is_all_of(state))
+    def leads_to(self, info: StreamInfo, connection: int) -> bool:
+        is_same = (self.created, self.connection) == (position_of(info).run, connection)
+        return is_same and (info.state.last_seq > self.sequence or self.is_all_of(info.state))
 
 
 class NatsSource(Source):
@@ -106,34 +107,49 @@ class NatsSource(Source):
         """
         deadline = monotonic() + BEHIND_SECONDS
         while True:
-            state = await self.bucket.state()
-            if not self._run.leads_to(state, self.bucket.connection.count):
-                self._run = _Run(state.created, self.bucket.connection.count)
+            info = await self.bucket.info()
+            state = info.state
+            if not self._run.leads_to(info, self.bucket.connection.count):
+                self._run = _Run(position_of(info).run, self.bucket.connection.count)
             run = self._run
             if not state.messages:
-                run.sequence = state.sequence
-            elif run.sequence < state.sequence and await self._read_page():
+                run.sequence = state.last_seq
+            elif run.sequence < state.last_seq and await self._read_page():
                 if progress is not None:
-                    progress(min(run.length, state.length), state.length)
+                    progress(min(run.length, state.bytes), state.bytes)
                 deadline = monotonic() + BEHIND_SECONDS
                 continue
-            if run.sequence > state.sequence or run.is_all_of(state):
+            if run.sequence > state.last_seq or run.is_all_of(state):
                 return self._apply()
             if monotonic() > deadline:
                 raise Unreachable("the servers do not agree on what is stored")
             await asyncio.sleep(_BEHIND_POLL_SECONDS)
-            last = await self.bucket.find({"last_by_subj": self.bucket.subject(">")})
+            last = await self.bucket.find(subject=self.bucket.subject(">"))
             if last is not None and last.sequence == run.sequence:
                 # Nothing is behind: the last message was purged.
-                run.sequence = state.sequence
+                run.sequence = state.last_seq
+
+    async def position(self) -> Position:
+        """Return the position of the bucket. It is of another run if messages that were read are purged."""
+        info = await self.bucket.info()
+        position, run = position_of(info), self._run
+        is_read = (run.created, run.sequence) == (position.run, position.number)
+        return evolve(position, run="purged") if is_read and not run.is_all_of(info.state) else position
 
     def take_over(
-        self, books: Collection[OrderBook], gone: Collection[Pair], record: Record, position: Position
+        self,
+        books: Collection[OrderBook],
+        gone: Collection[Pair],
+        record: Record,
+        before: Position,
+        after: Position,
     ) -> None:
-        """Apply a batch to `content`: this process has stored it directly after what was read."""
+        """Apply a batch to `content`, if this process has stored it directly after what was read."""
+        if self._run.is_new or (self._run.created, self._run.sequence) != (before.run, before.number):
+            return
         keys = {key_of(pair) for pair in [*[book.pair for book in books], *gone]} or {HEARTBEAT_KEY}
         self._run.keys |= keys
-        self._run.sequence = position.number
+        self._run.sequence = after.number
         for key in keys:
             self._invalid.pop(key, None)
         self._derive(books, gone, record)
@@ -193,7 +209,7 @@ class NatsSource(Source):
             freshness=record.freshness,
             position=Position(run.created, run.sequence),
         )
-        if record.content is Content.FIRST:
+        if record.mark is Mark.FIRST:
             self._found = NoVersion("contains no whole change: its first one is not finished")
         run.unapplied, run.is_new = {}, False
         return self._found
@@ -201,13 +217,17 @@ class NatsSource(Source):
     def _last_record(self) -> Record:
         """Return the record of the last message; nothing is known if that was purged, or is invalid."""
         run = self._run
-        if not run.keys:
-            return Record(content=Content.NOTHING)
+        last = run.last if run.last is not None and run.last.sequence == run.sequence else None
         try:
-            return Record.of(run.last if run.last is not None and run.last.sequence == run.sequence else None)
+            return Record.of(last, len(run.keys))
         except InvalidFreshness as error:
             self.reject(f"record {run.sequence}", error)
             return Record()
+
+
+def position_of(info: StreamInfo) -> Position:
+    """Return the position of a bucket. Its run is the time of its creation."""
+    return Position(str(info.created), info.state.last_seq)
 
 
 def open_nats_source(source: str) -> NatsSource:

@@ -4,26 +4,20 @@ Theory of operation
 ===================
 
 The servers accept 1,000 messages in an atomic batch, so a larger change is several batches. Other publishers may write
-between them, and its publisher may be killed. So the headers of the last message of each batch are a record, which says
-what the content is now:
+between them, and its publisher may be killed. So the headers of the last message of each batch are a record, with a
+mark of the content:
 
     NOTHING     no message is stored
-    FIRST       only batches of changes that were not finished: no version for readers
-    WHOLE       known as a whole: it was replaced or read, and since then only publishers have changed it
+    FIRST       only batches of a change that was not finished: no version for readers
+    WHOLE       known as a whole
     MIXED       all else: a later change was not finished, or another program has written
 
-An as_of describes all books, so only a WHOLE content has one. The last batch of a change makes the content WHOLE in
-three cases:
+An as_of describes all books, so only a WHOLE content has one. The last batch of a change makes the content WHOLE if the
+content was known before its first batch, and no other publisher has written since: it was NOTHING or WHOLE, or the
+publisher has read or replaced it. Any publisher may write after any record.
 
-- The change is a replacement, or a change of a content that was read.
-- The content was NOTHING or WHOLE before the batch.
-- The content was NOTHING or WHOLE before the first batch of the change, and since then only publishers have changed it.
-  `pending` proves that: each batch but the last one writes its id there, and a change of one batch by another publisher
-  copies it. It is lost by a second change of several batches, by a write of another program, which has no record, and
-  by a rollback of the servers.
-
-Any publisher may write after any record. If a publisher is killed between its batches, its change stays pending without
-an end, and the content stays MIXED until it is replaced, or changed after it was read.
+If a disk or an account is full, the servers may store the first messages of a batch only. The last one then has a
+number in its batch, but not the header that commits the batch: the batch is a change that was not finished.
 """
 
 from __future__ import annotations
@@ -43,8 +37,8 @@ _CHANGE_HEADER: Final = "Market-Index-Change"
 _CONTENT_HEADER: Final = "Market-Index-Content"
 
 
-class Content(Enum):
-    """What the content of a bucket is."""
+class Mark(Enum):
+    """What is known of the content of a bucket."""
 
     NOTHING = "nothing"
     FIRST = "first"
@@ -56,55 +50,58 @@ class Content(Enum):
 class Record:
     """The record of a batch. `freshness` is that of all books, and `change` is a random id of the batch.
 
-    `pending` is the id of the last batch of a change that makes the content WHOLE when it is finished. The default is
-    the record of a write by another program.
+    `part` is how many messages of the batch are stored, if it is not stored as a whole; otherwise 0. The default is the
+    record of a write by another program.
     """
 
     freshness: Freshness = UNKNOWN
     change: str = ""
-    content: Content = Content.MIXED
-    pending: str = ""
+    mark: Mark = Mark.MIXED
+    part: int = 0
 
-    def next(
-        self, change: str, freshness: Freshness, previous: str = "", *, is_last: bool, knows_content: bool
-    ) -> Record:
+    @property
+    def is_known(self) -> bool:
+        """Whether the content is known as a whole."""
+        return self.mark in {Mark.NOTHING, Mark.WHOLE}
+
+    def next(self, change: str, freshness: Freshness, *, is_last: bool, is_known: bool) -> Record:
         """Return the record of a batch after this one.
 
         Args:
             change: The id of the batch.
             freshness: The freshness after the change.
-            previous: The id of the batch of the same change before this one, if any.
             is_last: Whether it is the last batch of the change.
-            knows_content: Whether the change is a replacement, or one of a content that was read.
+            is_known: Whether the content was known before the first batch, and only this change was written since.
         """
-        is_continued = bool(previous) and self.pending == previous
-        is_known = knows_content or is_continued or self.content in {Content.NOTHING, Content.WHOLE}
         if is_last and is_known:
-            return Record(freshness, change, Content.WHOLE)
-        freshness = freshness.without_as_of()
-        if is_last:
-            return Record(freshness, change, Content.MIXED, self.pending)
-        is_first = self.content in {Content.NOTHING, Content.FIRST}
-        return Record(freshness, change, Content.FIRST if is_first else Content.MIXED, change if is_known else "")
+            return Record(freshness, change, Mark.WHOLE)
+        is_first = not is_last and self.mark in {Mark.NOTHING, Mark.FIRST}
+        return Record(freshness.without_as_of(), change, Mark.FIRST if is_first else Mark.MIXED)
 
     def headers(self) -> dict[str, str]:
         """Return the headers."""
         return {
             _FRESHNESS_HEADER: freshness_to_json(self.freshness).decode(),
             _CHANGE_HEADER: self.change,
-            _CONTENT_HEADER: f"{self.content.value} {self.pending}".strip(),
+            _CONTENT_HEADER: self.mark.value,
         }
 
     @classmethod
-    def of(cls, message: Message | None) -> Record:
-        """Return the record of a message; nothing is known if another program wrote it. Raises `InvalidFreshness`."""
+    def of(cls, message: Message | None, messages: int) -> Record:
+        """Return the record of the last message of a bucket with so many messages. Raises `InvalidFreshness`.
+
+        None: the last message was deleted, or there is none.
+        """
+        if not messages:
+            return cls(mark=Mark.NOTHING)
         headers = {} if message is None else message.headers
+        change, part = headers.get("nats-batch-id", "").partition(".")[0], headers.get("nats-batch-sequence", "")
+        if part.isdecimal() and "nats-batch-commit" not in headers:
+            return cls(change=change, mark=Mark.FIRST if messages <= int(part) else Mark.MIXED, part=int(part))
         text = headers.get(_FRESHNESS_HEADER.lower())
         if text is None:
             return cls()
         freshness = freshness_from_json(text.encode(errors="replace"))
-        name, _, pending = headers.get(_CONTENT_HEADER.lower(), "").partition(" ")
-        contents = {content.value: content for content in Content}
-        content = contents.get(name, Content.MIXED)
-        freshness = freshness if content is Content.WHOLE else freshness.without_as_of()
-        return cls(freshness, headers.get(_CHANGE_HEADER.lower(), ""), content, pending)
+        marks = {mark.value: mark for mark in Mark}
+        mark = marks.get(headers.get(_CONTENT_HEADER.lower(), ""), Mark.MIXED)
+        return cls(freshness, headers.get(_CHANGE_HEADER.lower(), ""), mark)

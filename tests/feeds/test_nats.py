@@ -39,8 +39,10 @@ from market_index_feeds import (
     open_feed,
     open_store,
 )
+from market_index_feeds.errors import Unreachable
 from market_index_feeds.nats import values
 from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.publishing import NatsStore
 from tests import links, nats
 from tests.feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
@@ -349,7 +351,7 @@ class TestOpening:
         [
             ({"max_bytes": 5000, "discard": "old"}, "discard old"),
             ({"max_msgs_per_subject": 5}, "max_msgs_per_subject 5"),
-            ({"max_age": 3_600_000_000_000}, "max_age 3600000000000"),
+            ({"max_age": 3_600_000_000_000}, "max_age 3600.0"),
             ({"retention": "interest"}, "retention interest"),
         ],
     )
@@ -366,12 +368,43 @@ class TestOpening:
             open_feed(bucket).read()
 
     def test_an_ordinary_bucket_is_made_to_accept_batches(self, bucket: str, nats_server: nats.Server):
-        nats.create(nats_server, nats.name_of(bucket), allow_direct=False)
+        name, settings = nats.name_of(bucket), {"metadata": {"of": "us"}, "compression": "s2", "max_msg_size": 10_000}
+        nats.create(nats_server, name, allow_direct=False, allow_msg_ttl=True, description="ours", **settings)
+        before = nats.request(nats_server, f"STREAM.INFO.KV_{name}")["config"]
         with pytest.raises(FeedError, match="got allow_direct False"):
             open_feed(bucket).read()
         with open_store(bucket) as store:
             store.publish(book(1, 1), book(2, 1))
         assert spots(open_feed(bucket).read()) == {1: "1", 2: "1"}
+        after = nats.request(nats_server, f"STREAM.INFO.KV_{name}")["config"]
+        changed = {name for name in after if after[name] != before.get(name)}
+        assert changed == {"allow_direct", "allow_atomic", "metadata"}  # the servers add their versions
+        assert after["metadata"]["of"] == "us"
+
+    def test_a_mirror_of_a_bucket_is_rejected(self, bucket: str, nats_server: nats.Server):
+        """It copies changes message by message."""
+        name = nats.name_of(bucket)
+        with open_store(bucket) as store:
+            store.publish(book(1, 1), book(2, 1))
+        copy = {"name": f"KV_copy{name}", "mirror": {"name": f"KV_{name}"}, "max_msgs_per_subject": 1}
+        nats.request(nats_server, f"STREAM.CREATE.KV_copy{name}", copy | {"discard": "new", "allow_direct": True})
+        reason = f"the bucket must not be a mirror, which copies parts of changes: follow KV_{name}"
+        with pytest.raises(FeedError, match=reason):
+            open_feed(f"{nats_server.url}/copy{name}").read()
+        with pytest.raises(StoreError, match=reason):
+            open_store(f"{nats_server.url}/copy{name}")
+
+    def test_an_error_has_the_cause_and_not_the_attempt_that_the_timeout_cut(self):
+        async def work() -> None:
+            attempts.append("the cause" if not attempts else "no answer within 0 seconds")
+            if len(attempts) > 1:
+                await asyncio.sleep(0.5)
+            raise Unreachable(attempts[-1])
+
+        attempts, connection = list[str](), NatsStore(Address.parse("nats://127.0.0.1/b"), 0)._bucket.connection
+        with pytest.raises(Unreachable, match="the cause"):
+            asyncio.run(connection.retried(work, 0.4))
+        assert len(attempts) > 1
 
     def test_a_missing_bucket(self, bucket: str):
         with pytest.raises(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -29,12 +30,12 @@ from market_index_feeds import (
 )
 from market_index_feeds.nats.bucket import Bucket
 from market_index_feeds.nats.publishing import NatsStore, open_nats_store
-from market_index_feeds.nats.record import Content, Record
+from market_index_feeds.nats.record import Mark, Record
 from market_index_feeds.nats.values import key_of
 from tests import links, nats
 from tests.feeds.contract.medium import Reader
 from tests.feeds.made_up import book, pair, spots
-from tests.waiting import DEADLINE_SECONDS, in_thread
+from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
 BATCH = 3
 """How many messages a batch has in these tests, unless they use the limit of the servers."""
@@ -199,6 +200,14 @@ class TestVersions:
             )
 
 
+def succeeds(work: Callable[[], object]) -> bool:
+    try:
+        work()
+    except StoreError:
+        return False
+    return True
+
+
 def outcome(bucket: str) -> tuple[dict[int, str | None], str | None]:
     """Return what a new reader finds: the spot prices and the as_of."""
     index = open_feed(bucket).read()
@@ -349,35 +358,67 @@ def broken_link(server: nats.Server) -> Iterator[tuple[str, Event, Event]]:
         yield f"nats://127.0.0.1:{port}", is_up, has_lost
 
 
+def be_killed(other: NatsStore) -> None:
+    """Begin a change of three batches, and be killed after the first one."""
+    before_batches(other, {2: kill})
+    with suppress(Killed):
+        other.update([book(number, 9) for number in range(20, 28)], freshness=Freshness("slot 9"))
+
+
+OTHERS: dict[str, Callable[[NatsStore], object]] = {
+    "publish": lambda other: other.update([book(0, 9)], freshness=Freshness("slot 9")),
+    "retract": lambda other: other.retract(pair(0)),
+    "replace": lambda other: other.replace([book(20, 9)], Freshness("slot 9")),
+    "killed": be_killed,
+}
+"""What another publisher does between two batches of a change."""
+
+
 class TestOtherPublishers:
+    @pytest.mark.decision(37)
     @all_changes
-    def test_a_publisher_of_one_book_beside_a_change_of_many(
-        self, bucket: str, change: Callable[[Store, int], Receipt]
+    @pytest.mark.parametrize("number", [2, 3])
+    @pytest.mark.parametrize("what", [*OTHERS, "another program", "another bucket"])
+    def test_an_as_of_covers_the_whole_change_also_after_a_write_between_its_batches(
+        self, bucket: str, nats_server: nats.Server, change: Callable[[Store, int], Receipt], number: int, what: str
     ):
-        """Both succeed, except a change that is only valid after the content that was read."""
-        with open_nats_store(bucket) as store, open_store(bucket) as other:
+        left: list[tuple[dict[int, str | None], str | None]] = []
+        name, value = nats.name_of(bucket), wire.order_book_to_json(book(0, 9))
+
+        def write() -> None:
+            if what == "another program":
+                nats.put(nats_server, name, key_of(pair(0)), value)
+            elif what == "another bucket":
+                nats.delete(nats_server, name)
+            if what not in OTHERS:
+                open_store(bucket).close()
+            else:
+                with open_nats_store(bucket) as other:
+                    OTHERS[what](other)
+            with suppress(FeedError):  # the other bucket is empty
+                left.append(outcome(bucket))
+
+        with open_nats_store(bucket) as store:
             store.replace(books(1), Freshness("slot 1"))
-
-            def publish(number: int) -> Callable[[], object]:
-                return lambda: other.update([book(number, 9)], freshness=Freshness("slot 9"))
-
-            before_batches(store, {2: publish(0), 4: publish(20), 6: publish(21)})
+            before_batches(store, {number: lambda: in_thread(write).join(DEADLINE_SECONDS)})
             if change is CHANGES["update after"]:
-                with pytest.raises(Conflict, match=r"only in part \(3 books are stored.*: others have changed it"):
+                with pytest.raises(Conflict, match=r"only in part .*: others have changed it"):
                     change(store, 2)
-                assert outcome(bucket) == (contents(1) | contents(2, 3) | {0: "9"}, None)
+                assert what == "another bucket" or outcome(bucket) == left[0]
                 return
             receipt = change(store, 2)
             found, as_of = outcome(bucket)
             if change is CHANGES["replace"]:
-                # The other one comes last: a replacement undoes only what was stored before its last comparison.
                 assert (found, as_of) == (contents(2), "slot 2")
-                assert receipt.retracted == 2
             else:
-                as_ofs = {CHANGES["publish"]: "slot 1", CHANGES["update"]: "slot 2"}
-                assert found == contents(2) | {0: "9", 20: "9"}
-                assert as_of == as_ofs[change]
                 assert receipt.published == SIZE
+                assert found.items() >= dict.fromkeys(range((number - 1) * BATCH, SIZE), "2").items()
+                assert as_of is None
+                # Only who knows the whole content states an as_of again.
+                store.update([book(0, 3)], freshness=Freshness("slot 3"))
+                assert outcome(bucket)[1] is None
+                store.update([book(0, 4)], freshness=Freshness("slot 4"), after=store.read().position)
+                assert outcome(bucket)[1] == "slot 4"
 
     @pytest.mark.parametrize(("waits", "is_given_up"), [(0.6, False), (1.1, True)])
     def test_a_change_is_given_up_if_none_of_its_batches_is_stored_for_the_wait(
@@ -417,104 +458,65 @@ class TestOtherPublishers:
             before_batches(store, {2: retract_one, 4: publish_one})
             receipt = store.update([], map(pair, range(SIZE)), Freshness("slot 2"))
             assert receipt.retracted == SIZE - 1
-            assert outcome(bucket) == ({numbers[1]: "9"}, "slot 2")
-
-    @all_changes
-    def test_a_write_by_another_program_ends_the_as_of_until_a_replacement(
-        self, bucket: str, nats_server: nats.Server, change: Callable[[Store, int], Receipt]
-    ):
-        """It comes between two batches. Otherwise a mixture would be served under a later as_of."""
-
-        def write() -> None:
-            in_thread(
-                lambda: nats.put(
-                    nats_server, nats.name_of(bucket), key_of(pair(30)), wire.order_book_to_json(book(30, 7))
-                )
-            ).join(DEADLINE_SECONDS)
-
-        with open_nats_store(bucket) as store, open_store(bucket) as other:
-            store.replace(books(1), Freshness("slot 1"))
-            before_batches(store, {2: write})
-            with suppress(Conflict):
-                change(store, 2)
-            if change is CHANGES["replace"]:
-                assert outcome(bucket) == (contents(2), "slot 2")
-                return
-            found, as_of = outcome(bucket)
-            assert (found[30], as_of) == ("7", None)
-            other.update([book(0, 3)], freshness=Freshness("slot 3"))
-            assert outcome(bucket)[1] is None
-            other.update([book(0, 4)], freshness=Freshness("slot 4"), after=other.read().position)
-            assert outcome(bucket)[1] == "slot 4"
-
-    def test_a_second_change_of_many_books_ends_the_as_of_until_a_replacement(self, bucket: str):
-        with open_nats_store(bucket) as store, open_nats_store(bucket) as other:
-            store.replace(books(1), Freshness("slot 1"))
-            before_batches(other, {2: kill})
-
-            def be_killed() -> None:
-                with suppress(Killed):
-                    other.update([book(number, 9) for number in range(20, 28)], freshness=Freshness("slot 9"))
-
-            before_batches(store, {2: be_killed})
-            store.update(books(2), freshness=Freshness("slot 2"))
-            assert outcome(bucket) == (contents(2) | dict.fromkeys(range(20, 23), "9"), None)
-            store.replace(books(3), Freshness("slot 3"))
-            assert outcome(bucket) == (contents(3), "slot 3")
+            assert outcome(bucket) == ({numbers[1]: "9"}, None)
 
 
 class TestRecords:
-    """Records alone, against a model that remembers each reason why the content is not known."""
-
-    @given(
-        st.lists(
-            st.tuples(
-                st.sampled_from(["blind", "replace", "foreign"]),
-                st.sampled_from(["a", "b", "c"]),
-                st.booleans(),
-            ),
-            max_size=12,
-        )
-    )
-    def test_an_as_of_is_stated_only_for_a_content_that_is_known(self, steps: list[tuple[str, str, bool]]):
-        record, reasons, has_version = Record(content=Content.NOTHING), set[str](), False
-        last: dict[str, str] = {}
-        for number, (kind, change, is_last) in enumerate(steps):
-            if kind == "foreign":
-                record, has_version = Record(), True
-                reasons.add("foreign")
+    @given(st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.booleans(), st.booleans()), max_size=12))
+    def test_an_as_of_is_stated_only_for_a_content_that_is_known(self, steps: list[tuple[int, bool, bool, bool]]):
+        """Each step is a change of some batches: whether its publisher knows the content, is killed, and is another."""
+        record, is_known, has_version = Record(mark=Mark.NOTHING), True, False
+        for size, knows_content, is_killed, is_foreign in steps:
+            if is_foreign:
+                record, is_known, has_version = Record(), False, True
                 continue
-            if kind == "replace" and is_last:
-                reasons.clear()
-            reasons.discard(change) if is_last else reasons.add(change)
-            has_version = has_version or is_last
-            batch, previous, knows_content = f"{change}{number}", last.pop(change, ""), kind == "replace"
-            record = record.next(batch, Freshness("slot 1"), previous, is_last=is_last, knows_content=knows_content)
-            if not is_last:
-                last[change] = batch
-            assert record.freshness.as_of is None or not reasons
-            assert (record.freshness.as_of is not None) == (record.content is Content.WHOLE)
-            assert (record.content is Content.FIRST) == (not has_version)
-            if kind == "replace" and is_last:
-                assert record.content is Content.WHOLE
+            knows = knows_content or record.is_known
+            for number in range(size - is_killed):
+                is_last = number == size - 1
+                record = record.next(str(number), Freshness("slot 1"), is_last=is_last, is_known=knows)
+                has_version, is_known = has_version or is_last, is_last and knows
+                assert (record.freshness.as_of is not None) == is_known == (record.mark is Mark.WHOLE)
+                assert (record.mark is Mark.FIRST) == (not has_version)
+            assert record.is_known == (is_known or (not has_version and record.mark is Mark.NOTHING))
 
-    @given(st.lists(st.sampled_from(["mine", "another's"]), max_size=8))
-    def test_small_changes_between_the_batches_of_one_do_not_end_the_as_of(self, steps: list[str]):
-        record = Record(content=Content.WHOLE)
-        last = ""
-        for number, step in enumerate(steps):
-            if step == "mine":
-                record = record.next(str(number), Freshness(), last, is_last=False, knows_content=False)
-                last = str(number)
-            else:
-                record = record.next(str(number), Freshness(), is_last=True, knows_content=False)
-        record = record.next("end", Freshness("slot 1"), last, is_last=True, knows_content=False)
-        assert record == Record(Freshness("slot 1"), "end", Content.WHOLE)
 
-    def test_a_change_that_was_rolled_back_in_part_has_no_as_of(self):
-        first = Record(content=Content.WHOLE).next("1", Freshness(), is_last=False, knows_content=False)
-        end = first.next("3", Freshness("slot 1"), "2", is_last=True, knows_content=False)
-        assert (end.content, end.freshness.as_of) == (Content.MIXED, None)
+@pytest.mark.decision(37)
+@pytest.mark.parametrize("batch", [100, 1000])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_batch_that_is_stored_in_part_is_a_change_that_was_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int, is_first: bool
+):
+    """If an account is full, the server stores the first messages of a batch, and does not answer."""
+    limited = "accounts {{ A {{ jetstream {{ max_disk: {} }}, users: [{{user: a, password: a}}] }} }}"
+    monkeypatch.setattr("market_index_feeds.nats.publishing.MAX_BATCH", batch)
+    monkeypatch.setattr("market_index_feeds.nats.connection.REQUEST_SECONDS", 0.5)
+    with nats.served(tmp_path / "full", limited.format(60_000)) as server, ExitStack() as stack:
+        bucket = f"nats://a:a@{server.address}/books"
+        store = stack.enter_context(open_store(bucket, wait=DEADLINE_SECONDS))
+        before = {} if is_first else dict.fromkeys(range(1000, 1020), "1")
+        reader = stack.enter_context(Reader(open_feed(bucket)))
+        if before:
+            store.replace([book(number, 1) for number in before], Freshness("slot 1"))
+            reader.until(lambda version: version.index.as_of == "slot 1")
+        with pytest.raises(StoreError, match="and its as_of is not known: resource limits exceeded") as raised:
+            store.update(books(2, 400), freshness=Freshness("slot 2"))
+        assert type(raised.value) is StoreError
+        (stored,) = map(int, re.findall(r"written to only in part \((\d+) books are stored", str(raised.value)))
+        assert stored % batch
+        if before:
+            assert outcome(bucket) == (before | contents(2, stored), None)
+            reader.until(lambda version: spots(version.index) == before | contents(2, stored))
+            assert {version.index.as_of for version in reader.versions} == {"slot 1", None}
+        elif stored < batch:
+            with pytest.raises(FeedError, match="its first one is not finished"):
+                open_feed(bucket).read()
+        server.more = limited.format(10_000_000)
+        server.reload()
+        with open_store(bucket, wait=DEADLINE_SECONDS) as other:
+            eventually(lambda: succeeds(lambda: other.update([book(0, 3)], freshness=Freshness("slot 3"))))
+            assert outcome(bucket)[1] is None
+            other.replace(books(4), Freshness("slot 4"))
+        assert outcome(bucket) == (contents(4), "slot 4")
 
 
 class TestSignals:

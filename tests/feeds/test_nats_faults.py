@@ -16,7 +16,7 @@ import pytest
 from nats.aio.client import Client
 
 from market_index import Freshness, LiveIndex
-from market_index_feeds import Conflict, StoreError, Version, open_feed, open_store
+from market_index_feeds import Conflict, Receipt, StoreError, Version, mirror, open_feed, open_store
 from market_index_feeds.nats.values import key_of
 from tests import nats
 from tests.feeds.contract.medium import Reader
@@ -235,6 +235,31 @@ def test_readers_notice_what_happens_to_the_bucket(
             eventually(lambda: spots(live) == (expected or {}) | {1: "9"})
             assert spots(store.read().index) == (expected or {}) | {1: "9"}
             eventually(lambda: feed.problem is None)
+
+
+@pytest.mark.decision(34)
+@pytest.mark.parametrize("purge", [purge_first, purge_last, purge_all])
+def test_a_relay_writes_again_what_is_purged_of_its_target(
+    server: nats.Server, tmp_path: Path, purge: Callable[[nats.Server], object]
+):
+    url, file, expected = server.bucket("books"), tmp_path / "market.db", {1: "1", 2: "1", 3: "1"}
+    with open_store(file) as source, open_feed(file) as feed:
+        source.replace([book(number, 1) for number in (1, 3)], Freshness("slot 1"))
+        written, stop = list[Receipt](), Event()
+        relaying = in_thread(
+            lambda: mirror(feed, lambda: open_store(url, wait=10), stop, on_written=lambda _, one: written.append(one))
+        )
+        try:
+            eventually(lambda: written)
+            source.update([book(2, 1)], freshness=Freshness("slot 2"))
+            eventually(lambda: len(written) == 2)
+            purge(server)
+            eventually(lambda: len(written) == 3)
+        finally:
+            stop.set()
+            relaying.join(DEADLINE_SECONDS)
+    index = open_feed(url).read()
+    assert (spots(index), index.as_of) == (expected, "slot 2")
 
 
 def test_readers_notice_a_rollback(server: nats.Server, tmp_path: Path):

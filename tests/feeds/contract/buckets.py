@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from market_index import Pair
-from market_index_feeds.nats.record import Content, Record
+from market_index_feeds.nats.record import Mark, Record
 from market_index_feeds.nats.values import key_of
 from tests import nats
 from tests.feeds.contract.medium import Can, Fence
@@ -34,7 +34,7 @@ class NatsBucket(StoreMedium):
 
     def spoil(self, pair: Pair | None) -> Fence:
         assert pair is not None
-        damaged = Record(content=Content.WHOLE).headers()  # it is the value of a publisher, not of another program
+        damaged = Record(mark=Mark.WHOLE).headers()  # it is the value of a publisher, not of another program
         nats.put(self._server, nats.name_of(self._url), key_of(pair), b"not a book", damaged)
         return lambda version: pair in version.invalid
 
