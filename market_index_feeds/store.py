@@ -78,15 +78,17 @@ class CheckedChange:
 
         An update writes all of its books. A replacement writes no book that is equal to the stored one.
         """
-        pairs = {pair for pair in {*stored.index, *stored.invalid} if pair is not None}
+        invalid: dict[Pair, object] = {pair: None for pair in stored.invalid if pair is not None}
+        return self.differences_from({**stored.index, **invalid})
+
+    def differences_from(self, stored: Mapping[Pair, object]) -> tuple[dict[Pair, bytes], set[Pair]]:
+        """Return the differences from the books or bodies that are stored, by pair; None for an invalid record."""
         if not self.is_whole:
-            return dict(self.bodies), pairs & self.retract
+            return dict(self.bodies), {pair for pair in self.retract if pair in stored}
         differing = {
-            pair: self.bodies[pair]
-            for pair, book in self.books.items()
-            if pair in stored.invalid or stored.index.get(pair) != book
+            pair: body for pair, body in self.bodies.items() if stored.get(pair) not in (body, self.books[pair])
         }
-        return differing, pairs - self.books.keys()
+        return differing, {pair for pair in stored if pair not in self.books}
 
     def freshness_after(self, before: Freshness, clock: Callable[[], datetime] = utc_now) -> Freshness:
         """Return the freshness to write, if `before` is the stored one. Without a publish time, it gets that of now."""

@@ -50,7 +50,7 @@ _SCHEMA: Final = (
 )
 
 
-class Connection:
+class StoreFile:
     """An open file, for one thread at a time. `file` is its identity. Texts are read as bytes.
 
     Opening it reads nothing. If another file is renamed over it meanwhile, `is_in_place` is False. Raises `OSError`,

@@ -14,17 +14,17 @@ from io import FileIO
 from pathlib import Path
 from typing import TypeAlias
 
-State: TypeAlias = tuple[int, int]
+FileState: TypeAlias = tuple[int, int]
 """The version of the schema, which SQLite counts, and the number of the last change. Both are in the first page."""
 
 
-def state_of(sqlite: sqlite3.Connection) -> State:
+def state_of(sqlite: sqlite3.Connection) -> FileState:
     """Return the state that a connection reads."""
     (schema,), (number,) = (sqlite.execute(f"PRAGMA {name}_version").fetchone() for name in ("schema", "user"))
     return schema, number
 
 
-def state_of_file(path: Path) -> State:
+def state_of_file(path: Path) -> FileState:
     """Return the state of a file without its log.
 
     SQLite reads the content. If this process opened and closed the file by itself, it would release the locks of its
@@ -35,7 +35,7 @@ def state_of_file(path: Path) -> State:
         return state_of(connection)
 
 
-def belongs_to(log: Path, file: State, read: State) -> bool:
+def belongs_to(log: Path, file: FileState, read: FileState) -> bool:
     """Whether a log belongs to a file, given the states of the file alone and of both together.
 
     It does in three cases:
@@ -44,7 +44,7 @@ def belongs_to(log: Path, file: State, read: State) -> bool:
     - It leads through the state of the file, because a part of it was moved into the file.
     - It has all pages, as after a restore with SQLite's own means. Then nothing of the file is read.
     """
-    pages, states, has_all = dict[int, bytes](), list[State](), False
+    pages, states, has_all = dict[int, bytes](), list[FileState](), False
     with log.open("rb", buffering=0) as opened:
         header = opened.read(32)
         for new, size in _transactions(opened, header):

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event
 from time import sleep
 from typing import Final, final
 
+from market_index import Pair
 from market_index_feeds.errors import FeedError
 from market_index_feeds.names import shown_name
 from market_index_feeds.source import Position, Version
-from market_index_feeds.sqlite.file import PAGE_BYTES, Connection, Synchronous, create_file, errors, require_file
+from market_index_feeds.sqlite.file import PAGE_BYTES, StoreFile, Synchronous, create_file, errors, require_file
 from market_index_feeds.sqlite.reading import SqliteSource
-from market_index_feeds.sqlite.rows import ROWS, Change, is_valid, last_change, pair_of, put, put_change
+from market_index_feeds.sqlite.rows import ROWS, LastChange, is_valid, last_change, pair_named, put, put_change
 from market_index_feeds.store import WAIT_SECONDS, CheckedChange, Receipt, Store
 
 LOG_BYTES: Final = 8 * 1024 * 1024
@@ -57,7 +57,8 @@ class SqliteStore(Store):
     ) -> None:
         super().__init__(shown_name(os.fspath(path)), wait)
         self._path = Path(path).absolute()
-        self._log_bytes, self._log_began, self._pause = 0, b"", READER_SECONDS
+        # The bytes that were written since the last move, the length of the log then, and the next pause for readers.
+        self._written, self._log_bytes, self._pause = 0, 0, READER_SECONDS
         with self._errors("cannot be opened"), errors(self._path):
             self._open(synchronous, create=create)
 
@@ -66,15 +67,15 @@ class SqliteStore(Store):
             create_file(self._path, self._wait)
         require_file(self._path)
         # It reads nothing yet: a connection that has read a log copies it into the file when it is closed.
-        self._connection = Connection(self._path, "rw", self._wait)
+        self._connection = StoreFile(self._path, "rw", self._wait)
         try:
             # So a read-only connection checks first whether it is the log of this file.
-            with closing(Connection(self._path, "ro", self._wait)) as reader, reader.transaction("BEGIN"):
+            with closing(StoreFile(self._path, "ro", self._wait)) as reader, reader.transaction("BEGIN"):
                 reader.require_store()
             self._require_in_place()
             self._prepare(synchronous)
             self._source = SqliteSource(self._path)
-            self._checkpointer = Connection(self._path, "rw", self._wait)
+            self._checkpointer = StoreFile(self._path, "rw", self._wait)
             self._require_in_place()
         except BaseException:
             self._connection.close()
@@ -99,18 +100,14 @@ class SqliteStore(Store):
             return self._source.content
 
     def _write(self, change: CheckedChange, after: Position | None) -> Receipt:
-        bodies = {str(pair): body for pair, body in change.bodies.items()}
         with errors(self._path):
-            self._move_log(16_384 + sum(map(len, bodies.values())))
+            self._move_log(16_384 + sum(map(len, change.bodies.values())))
             with self._connection.transaction("BEGIN IMMEDIATE") as sqlite:
                 last = last_change(sqlite)
                 self._require_position(after, last.position)
                 position = Position(secrets.token_hex(8), last.position.number + 1)
-                row = Change(position, change.freshness_after(last.freshness), last.rows)
-                if change.is_whole:
-                    published, retracted = _replace(sqlite, row, bodies)
-                else:
-                    published, retracted = len(bodies), _update(sqlite, row, bodies, map(str, change.retract))
+                row = LastChange(position, change.freshness_after(last.freshness), last.rows)
+                published, retracted = _put_books(sqlite, change, row)
                 put_change(sqlite, row)
                 self._require_in_place()
         with suppress(OSError):
@@ -132,11 +129,11 @@ class SqliteStore(Store):
 
     def _move_log(self, more_bytes: int) -> None:
         """Move the log into the file if it is large enough."""
-        if self._log_bytes >= LOG_BYTES:
+        if self._written >= LOG_BYTES:
             # A transaction of its own: the next one begins the log anew only if all of it was moved before.
             with self._connection.transaction("BEGIN IMMEDIATE"):
-                is_long, began = self._checkpoint()[0] > MAX_LOG_BYTES, self._log_beginning()
-                if is_long and began == self._log_began:
+                length, _ = self._checkpoint()
+                if MAX_LOG_BYTES < self._log_bytes <= length:
                     # Readers have prevented that. Let them finish: new ones read only the file once all of it is moved.
                     for _ in range(3):
                         sleep(self._pause)
@@ -144,8 +141,8 @@ class SqliteStore(Store):
                     self._pause = min(2 * self._pause, MAX_READER_SECONDS)
                 else:
                     self._pause = READER_SECONDS
-            self._log_bytes, self._log_began = 0, began
-        self._log_bytes += more_bytes
+            self._written, self._log_bytes = 0, length
+        self._written += more_bytes
 
     def _checkpoint(self) -> tuple[int, bool]:
         """Move what no reader needs of the log into the file, within a write transaction.
@@ -155,42 +152,30 @@ class SqliteStore(Store):
         _, frames, moved = self._checkpointer.sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return frames * PAGE_BYTES, frames == moved
 
-    def _log_beginning(self) -> bytes:
-        """Return the part of the log's header that SQLite changes when it begins the log anew."""
-        with Path(f"{self._path}-wal").open("rb") as log:
-            return log.read(24)[12:]
-
     def _require_in_place(self) -> None:
         if not self._connection.is_in_place:
             raise FeedError("another file is at its path, or none: close the store and open it again")
 
 
-def _update(sqlite: sqlite3.Connection, change: Change, bodies: Mapping[str, bytes], pairs: Iterable[str]) -> int:
-    """Write books, and retract pairs. Return how many of these had a book."""
-    put(sqlite, change.position.number, bodies.items())
-    has_body = "SELECT body IS NOT NULL FROM books WHERE pair = ?"
-    stored = {pair: found for pair in pairs if (found := sqlite.execute(has_body, (pair,)).fetchone())}
-    put(sqlite, change.position.number, [(pair, None) for pair in stored])
-    return sum(is_stored for (is_stored,) in stored.values())
-
-
-def _replace(sqlite: sqlite3.Connection, change: Change, bodies: Mapping[str, bytes]) -> tuple[int, int]:
-    """Write the books that differ, and retract all other pairs. Return how many of each."""
-    differing, gone, is_damaged, rows = dict(bodies), list[str](), False, 0
-    for _, pair, revision, digest, body in sqlite.execute(ROWS):
-        rows += 1
-        name = str(pair, "ascii", "replace") if type(pair) is bytes else ""
-        if not is_valid(pair, revision, digest, body) or (name not in bodies and pair_of(pair) is None):
-            is_damaged = True
-        elif name not in bodies:
-            gone += [] if body is None else [name]
-        elif body == bodies[name]:
-            differing.pop(name, None)
-    changed: list[tuple[str, bytes | None]] = [*differing.items(), *[(pair, None) for pair in gone]]
-    if is_damaged or rows < change.rows:
+def _put_books(sqlite: sqlite3.Connection, change: CheckedChange, last: LastChange) -> tuple[int, int]:
+    """Write what differs from the stored books. Return how many books were written, and how many pairs retracted."""
+    if change.is_whole:
+        found = sqlite.execute(ROWS).fetchall()
+    else:
+        query = f"{ROWS} WHERE pair = ?"
+        found = [row for pair in change.retract for row in sqlite.execute(query, (str(pair),))]
+    stored, is_damaged = dict[Pair, bytes | None](), len(found) < last.rows
+    for _, name, revision, digest, body in found:
+        pair, has_digest = pair_named(name), is_valid(name, revision, digest, body)
+        is_damaged = is_damaged or pair is None or not has_digest
+        if pair is not None and (body is not None or not has_digest):
+            stored[pair] = body if has_digest else None
+    bodies, gone = change.differences_from(stored)
+    counts = len(bodies), len(gone)
+    if is_damaged and change.is_whole:
         # Readers read all rows: a reader of changes would not know what is removed.
         sqlite.execute("DELETE FROM books")
         sqlite.execute("DELETE FROM changes")
-        change.rows, changed = 0, list(bodies.items())
-    put(sqlite, change.position.number, changed)
-    return len(differing), len(gone)
+        last.rows, bodies, gone = 0, dict(change.bodies), set()
+    put(sqlite, last.position.number, {**bodies, **dict.fromkeys(gone)})
+    return counts

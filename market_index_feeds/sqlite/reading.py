@@ -13,7 +13,7 @@ from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.file_watch import FileWatch
 from market_index_feeds.names import shown_name
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
-from market_index_feeds.sqlite.file import Connection, Identity, errors, require_file
+from market_index_feeds.sqlite.file import Identity, StoreFile, errors, require_file
 from market_index_feeds.sqlite.rows import ROWS, Rows, is_in_history, last_change
 
 READ_WAIT_SECONDS: Final = 1.0
@@ -58,7 +58,7 @@ class SqliteSource(Source):
                     watch.wait(stop)
 
     def read_from(
-        self, connection: Connection, stop: Event, progress: Progress | None = None
+        self, connection: StoreFile, stop: Event, progress: Progress | None = None
     ) -> Version | NoVersion | None:
         """Read what changed since the last call, and return the version; None if `stop` is set meanwhile."""
         with connection.transaction("BEGIN") as sqlite:
@@ -91,6 +91,6 @@ class SqliteSource(Source):
         return version
 
     @contextmanager
-    def _open(self) -> Iterator[Connection]:
-        with errors(self._path), closing(Connection(self._path, "ro", READ_WAIT_SECONDS)) as connection:
+    def _open(self) -> Iterator[StoreFile]:
+        with errors(self._path), closing(StoreFile(self._path, "ro", READ_WAIT_SECONDS)) as connection:
             yield connection

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final
@@ -36,7 +36,7 @@ _NO_MATCH: Final = "must match its digest (it is damaged, or another program wro
 
 
 @define
-class Change:
+class LastChange:
     """A change: where the store is after it, the freshness of all books, and the number of rows of `books`.
 
     If `is_damaged`, the row of the last change is invalid, and the other attributes are not known.
@@ -48,7 +48,7 @@ class Change:
     is_damaged: bool = False
 
 
-def last_change(sqlite: sqlite3.Connection) -> Change:
+def last_change(sqlite: sqlite3.Connection) -> LastChange:
     """Return the last change."""
     row = sqlite.execute("SELECT * FROM last WHERE id = 1").fetchone()
     with suppress(InvalidFreshness, TypeError, ValueError):  # another program wrote it
@@ -56,12 +56,12 @@ def last_change(sqlite: sqlite3.Connection) -> Change:
         if digest == _digest_of_change(row[:-1]):
             time = None if published_at is None else parse_time(str(published_at, "ascii"))
             freshness = Freshness(None if as_of is None else str(as_of, "ascii"), time)
-            return Change(Position(str(token, "ascii"), revision), freshness, rows)
+            return LastChange(Position(str(token, "ascii"), revision), freshness, rows)
     (newest,) = sqlite.execute("SELECT max(revision) FROM changes").fetchone()
-    return Change(Position("", newest or 0), is_damaged=row is not None or newest is not None)
+    return LastChange(Position("", newest or 0), is_damaged=row is not None or newest is not None)
 
 
-def put_change(sqlite: sqlite3.Connection, change: Change) -> None:
+def put_change(sqlite: sqlite3.Connection, change: LastChange) -> None:
     """Write the last change. `change.rows` is the number of rows before it."""
     position, time = change.position, change.freshness.published_at
     (follows,) = sqlite.execute("PRAGMA user_version").fetchone()
@@ -89,9 +89,9 @@ def _digest_of_change(columns: Iterable[object]) -> bytes:
 # The books
 
 
-def put(sqlite: sqlite3.Connection, revision: int, bodies: Iterable[tuple[str, bytes | None]]) -> None:
+def put(sqlite: sqlite3.Connection, revision: int, bodies: Mapping[Pair, bytes | None]) -> None:
     """Write the books of pairs, None for a pair that is retracted."""
-    sqlite.executemany(_PUT, (row(pair, revision, body) for pair, body in bodies))
+    sqlite.executemany(_PUT, (row(str(pair), revision, body) for pair, body in bodies.items()))
 
 
 def row(pair: str, revision: int, body: bytes | None) -> tuple[str, int, bytes, str | None]:
@@ -111,21 +111,21 @@ def is_valid(pair: object, revision: object, digest: object, body: object) -> bo
     return digest == digest_of(pair, revision, body)
 
 
-def content_of(pair: Any, revision: object, digest: object, body: Any) -> OrderBook | Pair:
-    """Return the book of a row, or the pair that it retracts. Raises `MarketIndexError` if the row is not valid."""
-    if not is_valid(pair, revision, digest, body):
+def content_of(name: Any, revision: object, digest: object, body: Any) -> tuple[Pair, OrderBook | None]:
+    """Return the pair and the book of a row, None if it retracts the pair. Raises `MarketIndexError`."""
+    if not is_valid(name, revision, digest, body):
         raise InvalidOrderBook(_NO_MATCH)
     if body is None:
-        retracted = pair_of(pair)
-        if retracted is None:
+        pair = pair_named(name)
+        if pair is None:
             raise InvalidOrderBook("its name must be a pair")
-        return retracted
+        return pair, None
     if len(body) > wire.MAX_ORDER_BOOK_BYTES:
         raise InvalidOrderBook(f"must have at most {wire.MAX_ORDER_BOOK_BYTES} bytes of JSON, got {len(body)}")
     book = wire.order_book_from_json(body)
-    if str(book.pair).encode() != pair:
+    if str(book.pair).encode() != name:
         raise InvalidOrderBook(f"must be the book of the pair of its row, got that of {book.pair}")
-    return book
+    return book.pair, book
 
 
 class Rows:
@@ -137,7 +137,7 @@ class Rows:
     not agree on one. The row of the last change is under 0, and rows that are missing are under -1.
     """
 
-    def __init__(self, change: Change) -> None:
+    def __init__(self, change: LastChange) -> None:
         self._change = change
         self.content: dict[Pair, OrderBook | None] = {}
         self.invalid: dict[int, tuple[str, Pair | None, MarketIndexError]] = {}
@@ -146,18 +146,15 @@ class Rows:
     def add(self, rowid: int, *columns: Any) -> None:
         """Add a row."""
         self._number += 1
+        name, revision, _, body = columns
         try:
-            found = content_of(*columns)
-            if columns[1] > self._change.position.number and not self._change.is_damaged:
+            pair, book = content_of(*columns)
+            if revision > self._change.position.number and not self._change.is_damaged:
                 raise InvalidOrderBook("must not be later than the last change (a part of the log is missing)")
         except MarketIndexError as error:
-            name, *_, body = columns
-            self.invalid[rowid] = f"row {pair_of(name) or safe_repr(name)}", _pair_named_by(name, body), error
-            return
-        if isinstance(found, OrderBook):
-            self.content[found.pair] = found
+            self.invalid[rowid] = f"row {pair_named(name) or safe_repr(name)}", _pair_named_by(name, body), error
         else:
-            self.content[found] = None
+            self.content[pair] = book
 
     def end(self, *, is_whole: bool) -> None:
         """Compare them with the last change, after they were added; `is_whole`: all rows of the file."""
@@ -170,12 +167,12 @@ class Rows:
 
 def _pair_named_by(name: object, body: object) -> Pair | None:
     """Return the pair of an invalid row, None if its name and its body do not agree on one."""
-    named = pair_of(name)
+    named = pair_named(name)
     in_body = wire.pair_named_in(body) if type(body) is bytes and len(body) <= wire.MAX_ORDER_BOOK_BYTES else None
     return None if named and in_body and named != in_body else named or in_body
 
 
-def pair_of(name: object) -> Pair | None:
+def pair_named(name: object) -> Pair | None:
     """Return the pair of a row by its name; None if it is not exactly the text that a store writes for a pair."""
     try:
         pair = Pair.parse(str(name, "ascii"))  # type: ignore[call-overload]  # any type raises TypeError

@@ -130,7 +130,7 @@ class TestDamagedRows:
             plain(filled, "UPDATE books SET body = NULL, revision = 3 WHERE pair = ?", str(ONE))
             reader.until(lambda version: ONE in version.invalid)
             assert spots(reader.index) == CONTENT
-            assert store.retract(ONE).retracted == 0
+            assert store.retract(ONE).retracted == 1
             reader.until(lambda version: not version.invalid)
             assert spots(reader.index) == {2: "2", 3: "3"}
 
@@ -554,7 +554,7 @@ class TestOtherFileAtThePath:
     def test_a_file_that_is_renamed_over_it_while_it_is_opened_is_not_read_with_its_log(
         self, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        def rename_before(path: Path) -> log.State:
+        def rename_before(path: Path) -> log.FileState:
             monkeypatch.undo()
             (tmp_path / "new.db").rename(path)
             return state_of_file(path)
