@@ -216,7 +216,7 @@ class Store(ABC):
         """
         by_pair = _by_pair(books)
         pairs = _checked_pairs(retract).difference(by_pair)
-        return self._change(CheckedChange(by_pair, {}, pairs, freshness), after, leave_out=leave_out)
+        return self._change(by_pair, freshness, after, pairs, leave_out=leave_out)
 
     def replace(
         self, books: Iterable[OrderBook], freshness: Freshness | None = None, *, leave_out: bool = False
@@ -226,8 +226,7 @@ class Store(ABC):
         A book that is equal to the stored one is not written again, and is not counted. `freshness` of None: the as_of
         is not known. `leave_out` as for `update`; pairs that are left out are retracted. Raises as `update`.
         """
-        change = CheckedChange(_by_pair(books), {}, freshness=freshness, is_whole=True)
-        return self._change(change, None, leave_out=leave_out)
+        return self._change(_by_pair(books), freshness, is_whole=True, leave_out=leave_out)
 
     def close(self) -> None:
         """Close the store, after the calls of other threads. Closing twice does no harm.
@@ -242,11 +241,19 @@ class Store(ABC):
                 if self._caller is None:
                     self._close()
 
-    def _change(self, change: CheckedChange, after: Position | None, *, leave_out: bool) -> Receipt:
-        freshness = change.freshness
+    def _change(
+        self,
+        books: dict[Pair, OrderBook],
+        freshness: Freshness | None,
+        after: Position | None = None,
+        retract: frozenset[Pair] = frozenset(),
+        *,
+        is_whole: bool = False,
+        leave_out: bool,
+    ) -> Receipt:
         if freshness is not None:
             MarketIndex().with_freshness(freshness)  # raises InvalidFreshness
-        bodies, limit = {pair: self._encoded(book) for pair, book in change.books.items()}, self._max_body_bytes
+        bodies, limit = {pair: self._encoded(book) for pair, book in books.items()}, self._max_body_bytes
         if large := tuple(pair for pair, body in bodies.items() if len(body) > limit):
             others = f" and those of {len(large) - 1} others" if len(large) > 1 else ""
             problem = (
@@ -257,15 +264,12 @@ class Store(ABC):
                 raise BookTooLarge(f"{problem}; nothing was written", large)
             LOG.warning("%s; leaving it out", problem)
             freshness = freshness and freshness.without_as_of()
-        left_out = tuple(change.books[pair] for pair in large)
-        change = evolve(
-            change,
-            books={pair: book for pair, book in change.books.items() if pair not in large},
-            bodies={pair: body for pair, body in bodies.items() if pair not in large},
-            freshness=freshness,
-        )
+        left_out = tuple(map(books.pop, large))
+        for pair in large:
+            del bodies[pair]
+        change = CheckedChange(books, bodies, retract, freshness, is_whole)
         receipt = self._in_turn("was not written to", partial(self._write, change, after))
-        return evolve(receipt, left_out=left_out)
+        return evolve(receipt, left_out=left_out) if left_out else receipt
 
     def _in_turn(self, action: str, work: Callable[[], T]) -> T:
         """Return the result of work in the medium, while no other thread is in it. Convert its errors."""
