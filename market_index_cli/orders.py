@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any, Final
 
 import click
 
-from market_index import Pair
+from market_index import Order, Pair
 from market_index_cli.console import loading
 from market_index_cli.errors import EXIT_FEED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import pair_of
 from market_index_cli.options import FEED, HEADERS, TOKENS, opened
 from market_index_cli.tokens import Display, tokens_of
-from market_index_feeds import VenueOrder
+from market_index_feeds import Feed, VenueOrder
+
+ORDER_COLUMNS: Final = (
+    *("id", "venue", "base", "quote", "side", "price", "amount", "filled_by", "least_fill", "most_fill"),
+    *("expires_at", "fee"),
+)
+SKIPPED_COLUMNS: Final = ("id", "venue", "pair", "slot", "address", "field", "reason")
 
 
 @click.command
@@ -23,16 +32,27 @@ from market_index_feeds import VenueOrder
 @click.argument("base", metavar="[BASE", required=False)
 @click.argument("quote", metavar="QUOTE]", required=False)
 @click.option("--skipped", is_flag=True, help="List the outputs that are no orders instead, each with the reason.")
+@click.option("--venue", metavar="NAME", help="List only those of a venue, by the first letters of its name.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, with all that is known.")
 @HEADERS
 @TOKENS
 def orders(
-    source: str, base: str | None, quote: str | None, *, skipped: bool, headers: Path | None, tokens: Path | None
+    source: str,
+    base: str | None,
+    quote: str | None,
+    *,
+    skipped: bool,
+    venue: str | None,
+    as_json: bool,
+    headers: Path | None,
+    tokens: Path | None,
 ) -> None:
     """List the orders of FEED, with their venues.
 
     The orders behind the books of FEED, or of one book, are sorted by pair, side and price. Each is one line, with tabs
-    between its id, venue, base, quote, side, price as its ratio, amount, expiry in UTC, and the fee of the venue, which
-    is not part of the price. A hyphen is what FEED does not know.
+    between its columns, which the first line names. The price is a ratio. filled_by is who can fill the order: anyone,
+    or only the matcher of the venue. least_fill and most_fill are how much of the offered asset one fill can take.
+    expires_at is in UTC. The fee is not part of the price. A hyphen is what FEED does not know.
 
     Assets are identifiers, and amounts are in smallest units: here, --tokens only adds names for BASE and QUOTE.
 
@@ -50,28 +70,72 @@ def orders(
         index = feed.read(progress)
     if feed.orders is None:
         raise Failed(EXIT_FEED, f"{feed.source} has books, but not the orders behind them")
-    if skipped:
-        rows = [f"{key}\t{reason}" for key, reason in sorted(feed.skipped.items())]
-    else:
-        found = feed.venue_orders
-        if found is None:
-            found = {key: VenueOrder(order, venue="-", fee="-") for key, order in feed.orders.items()}
-        if base is not None and quote is not None:
-            pair = pair_of(base, quote, index, display)
-            found = {key: one for key, one in found.items() if one.order.pair == pair}
-        rows = [_row(key, one) for key, one in sorted(found.items(), key=_rank)]
+    pair = None if base is None or quote is None else pair_of(base, quote, index, display)
+    columns = SKIPPED_COLUMNS if skipped else ORDER_COLUMNS
+    rows = _skipped(feed) if skipped else _orders(feed, pair)
+    rows = (row for row in rows if venue is None or str(row["venue"]).lower().startswith(venue.lower()))
+    if not as_json:
+        click.echo("\t".join(columns))
     for row in rows:
-        click.echo(row)
+        text = json.dumps(row) if as_json else "\t".join(str(row[name] or "-") for name in columns)
+        click.echo(text)
 
 
-def _rank(item: tuple[str, VenueOrder]) -> tuple[Pair, str, Decimal | Fraction, str]:
-    order_id, one = item
-    return one.order.pair, one.order.side.value, one.order.price, order_id
+def _rank(item: tuple[str, Order]) -> tuple[Pair, str, Decimal | Fraction, str]:
+    order_id, order = item
+    return order.pair, order.side.value, order.price, order_id
 
 
-def _row(order_id: str, one: VenueOrder) -> str:
-    order = one.order
-    price = "/".join(map(str, order.price.as_integer_ratio()))
-    expiry = "-" if one.expires_at is None else one.expires_at.isoformat().replace("+00:00", "Z")
-    parts = (order_id, one.venue, order.pair.base, order.pair.quote, order.side.value, price, order.amount)
-    return "\t".join(map(str, (*parts, expiry, one.fee)))
+def _orders(feed: Feed, pair: Pair | None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of orders, or of those of a pair."""
+    found: Iterable[tuple[str, Order]] = () if feed.orders is None else feed.orders.items()
+    for order_id, order in sorted(found, key=_rank):
+        if pair is None or order.pair == pair:
+            row = dict.fromkeys(ORDER_COLUMNS) | {
+                "id": order_id,
+                "base": str(order.pair.base),
+                "quote": str(order.pair.quote),
+                "side": order.side.value,
+                "price": "/".join(map(str, order.price.as_integer_ratio())),
+                "amount": order.amount,
+            }
+            yield row if feed.venue_orders is None else row | _of_venue(feed.venue_orders[order_id])
+
+
+def _of_venue(one: VenueOrder) -> dict[str, Any]:
+    """Return what only an order of the ledger has."""
+    output, moments = one.output, {"starts_at": one.starts_at, "expires_at": one.expires_at}
+    return {
+        "venue": one.venue,
+        "filled_by": one.filled_by,
+        "least_fill": one.least_fill,
+        "most_fill": one.most_fill,
+        "created_at": one.created_at.isoformat(),
+        **{name: moment and moment.isoformat().replace("+00:00", "Z") for name, moment in moments.items()},
+        "fee": one.fee,
+        "fees": [
+            {"of": fee.of, "rate": str(fee.rate), "amount": fee.amount, "least": fee.least, "per": fee.per}
+            | {"is_prepaid": fee.is_prepaid}
+            for fee in one.fees
+        ],
+        "network": one.network,
+        "address": output.address,
+        "value": {str(asset): amount for asset, amount in output.holds.items()},
+        "datum": output.datum,
+        "datum_is_inline": output.is_inline,
+        "reference_script": output.reference_script,
+    }
+
+
+def _skipped(feed: Feed) -> Iterator[dict[str, Any]]:
+    """Yield the rows of skipped outputs."""
+    for output_id, one in sorted(feed.skipped.items()):
+        yield {
+            "id": output_id,
+            "venue": one.venue,
+            "pair": None if one.pair is None else str(one.pair),
+            "slot": one.output.slot,
+            "address": one.output.address,
+            "field": one.field,
+            "reason": one.reason,
+        }

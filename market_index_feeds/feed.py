@@ -20,7 +20,7 @@ from market_index.errors import safe_repr
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.errors import FeedError, problem_of, reason_of
 from market_index_feeds.source import NoVersion, Progress, Source, Version, utc_now
-from market_index_feeds.venue_orders import VenueOrder
+from market_index_feeds.venue_orders import SkippedOutput, VenueOrder
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -130,14 +130,14 @@ class Feed:
         return None if self.version is None else self.version.venue_orders
 
     @property
-    def skipped(self) -> Mapping[str, str]:
+    def skipped(self) -> Mapping[str, SkippedOutput]:
         """The reasons why outputs of the ledger are no orders now, by the ids of the outputs. They are not rejected."""
         return {} if self.version is None else self.version.skipped
 
     @property
     def skipped_by_reason(self) -> Mapping[str, int]:
         """The number of outputs of `skipped`, by reason."""
-        return Counter(self.skipped.values())
+        return Counter(one.reason for one in self.skipped.values())
 
     @property
     def age(self) -> float:

@@ -26,7 +26,7 @@ from typing import Final, TypeAlias
 from attrs import field, frozen
 
 from market_index import Freshness, MarketIndex, OrderBook, Pair, RestingOrders
-from market_index_feeds.venue_orders import VenueOrder
+from market_index_feeds.venue_orders import SkippedOutput, VenueOrder
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Version:
     `index` has the valid books, with their freshness. `invalid` has the pairs of the invalid records, and None for a
     record whose pair cannot be read. `position` is None if the medium is not a store. `orders` are the orders behind
     the index, None if the medium has only books. If they come from the ledger, `venue_orders` has each order with its
-    venue, and `skipped` has the reason why an output is no order, by the id of the output.
+    venue, `spot_times` has the time of each spot, and `skipped` has the reason why an output is no order, by its id.
 
     `problem` is why the source may contain something else by now, such as an outage during which orders expire; None if
     the version is all of it. A feed shows the version, and is not healthy.
@@ -78,8 +78,9 @@ class Version:
     position: Position | None = None
     orders: RestingOrders | None = None
     venue_orders: Mapping[str, VenueOrder] | None = None
-    skipped: Mapping[str, str] = field(factory=dict)
+    skipped: Mapping[str, SkippedOutput] = field(factory=dict)
     problem: str | None = None
+    spot_times: Mapping[Pair, datetime] = field(factory=dict)
 
     def equals(self, other: Version) -> bool:
         """Whether nothing differs. The large values are compared by identity."""
@@ -258,14 +259,15 @@ class Source(ABC):
         position: Position | None = None,
         orders: RestingOrders | None = None,
         venue_orders: Mapping[str, VenueOrder] | None = None,
-        skipped: Mapping[str, str] = {},
+        skipped: Mapping[str, SkippedOutput] = {},
         problem: str | None = None,
+        spot_times: Mapping[Pair, datetime] = {},
     ) -> Version:
         """Return the version with an index, and remember it as `last`; `last` itself if nothing differs.
 
         For a medium that derives its index by itself, such as orders.
         """
-        version = Version(index, invalid, position, orders, venue_orders, skipped, problem)
+        version = Version(index, invalid, position, orders, venue_orders, skipped, problem, spot_times)
         if self.last is None or not version.equals(self.last):
             self.last = version
         self.content = self.last

@@ -33,7 +33,7 @@ from market_index_feeds.sqlite import SqliteSource, SqliteStore, Synchronous, is
 from market_index_feeds.store import WAIT_SECONDS, Store
 
 if TYPE_CHECKING:
-    from market_index_feeds.ledger import Exchange
+    from market_index_feeds.ledger import Exchange, Selection
 
 
 class Contents(Enum):
@@ -312,20 +312,23 @@ def _open_service(opening: Opening) -> Source:
     return ServiceSource(opening.target, opening.headers)
 
 
-def _open_ledger(opening: Opening) -> Source:
-    from market_index_feeds.ledger import EXCHANGES, WINDOW_HOURS, KupoSource  # noqa: PLC0415  # it needs the extra `ledger`
+def _open_kupo(opening: Opening) -> Source:
+    from market_index_feeds.ledger import KupoSource  # noqa: PLC0415  # it needs the extra `ledger`
 
-    options = opening.options
-    if "only" in options and "pair" not in options:
+    return KupoSource(opening.target, _selection(opening), headers=opening.headers)
+
+
+def _selection(opening: Opening) -> Selection:
+    """Return which orders of the ledger are read."""
+    from market_index_feeds.ledger import Selection  # noqa: PLC0415  # the same
+
+    options = {"pairs" if name == "pair" else name: value for name, value in opening.options.items()}
+    pairs = options.get("pairs", ())
+    if "only" in options and not pairs:
         raise opening.error("only hides all pairs except those of pair=BASE/QUOTE, got no such pair")
-    return KupoSource(
-        opening.target,
-        options.get("pair", ()),
-        only="only" in options,
-        hours=options.get("hours", WINDOW_HOURS),
-        exchanges=(*EXCHANGES, *opening.exchanges),
-        headers=opening.headers,
-    )
+    if len({frozenset({pair.base, pair.quote}) for pair in pairs}) < len(pairs):
+        raise opening.error("pair must name two assets once, with one of them as the base")
+    return Selection(opening.exchanges, **options)
 
 
 def _open_bucket(opening: Opening) -> Source:
@@ -409,8 +412,23 @@ def _pair(text: str) -> Pair:
     return pair
 
 
+def _network(text: str) -> str:
+    if text not in {"mainnet", "preprod", "preview"}:
+        raise ValueError(f"network must be mainnet, preprod or preview, got {safe_repr(text)}")
+    return text
+
+
 _BLOCKS: Final = partial(_integer, "history", "a number of blocks, 0 or more", range(2**63))
-_HOURS: Final = partial(_integer, "hours", "a number of hours, from 1 to 100000", range(1, 100_001))
+
+_SELECTION: Final[Mapping[str, Callable[[str], Any]]] = {
+    "pair": _pair,
+    "only": partial(_flag, "only"),
+    "hours": partial(_integer, "hours", "a number of hours, from 1 to 100000", range(1, 100_001)),
+    "network": _network,
+    "venues": lambda text: tuple(text.split(",")),
+    "least_execution": partial(_integer, "least_execution", "a number of lovelace, 0 or more", range(2**63)),
+}
+"""The options of a feed of the ledger: the arguments of `Selection`."""
 
 LINES: Final = Kind("lines of order books", Contents.CHANGES, _open_lines)
 
@@ -431,9 +449,9 @@ KINDS: Final = (
     Kind(
         "the ledger",
         Contents.STATES,
-        _open_ledger,
+        _open_kupo,
         prefix="kupo:",
-        options={"pair": _pair, "only": partial(_flag, "only"), "hours": _HOURS},
+        options=_SELECTION,
         repeatable=frozenset({"pair"}),
         extra="ledger",
         takes_headers=True,

@@ -1,20 +1,25 @@
 """The order books of the ledger, read from a running Kupo, and the parts of an exchange of your own."""
 
-from market_index_feeds.ledger.datum import Skipped
+from market_index_feeds.ledger.datum import Skipped, constructor
 from market_index_feeds.ledger.exchange import Candidate, Exchange, Fill, Offer
 from market_index_feeds.ledger.exchanges import EXCHANGES
-from market_index_feeds.ledger.kupo import WINDOW_HOURS, KupoSource
-from market_index_feeds.ledger.outputs import Output, Spend
+from market_index_feeds.ledger.kupo import KupoSource
+from market_index_feeds.ledger.outputs import Spend
+from market_index_feeds.ledger.source import WINDOW_HOURS, Selection
+from market_index_feeds.venue_orders import Fee, Output
 
 __all__ = [
     "EXCHANGES",
     "WINDOW_HOURS",
     "Candidate",
     "Exchange",
+    "Fee",
     "Fill",
     "KupoSource",
     "Offer",
     "Output",
+    "Selection",
     "Skipped",
     "Spend",
+    "constructor",
 ]

@@ -6,12 +6,14 @@ parts of a datum that has exactly the layout, and rejects every other one. `Exch
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final
 
 from cbor2 import CBORTag, loads
 
+from market_index import AssetId, InvalidAssetId
 from market_index.errors import safe_repr
 
 _ANY_CONSTRUCTOR: Final = 102
@@ -19,49 +21,72 @@ _ANY_CONSTRUCTOR: Final = 102
 
 
 class Skipped(Exception):
-    """An output, or a part of it, is no readable order. The text is one of a few fixed reasons."""
+    """An output, or a part of it, is no readable order. `reason` is one of a few fixed texts.
+
+    `field` is the field of the datum that is wrong, such as `price.denominator`.
+    """
+
+    def __init__(self, reason: str, field: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.field = reason, field
+
+
+def constructor(number: int, fields: Any) -> CBORTag:
+    """Return the layout of a constructor of Plutus data: its number, and the layout of its fields."""
+    return CBORTag(121 + number if number < 7 else 1273 + number, fields)
 
 
 def read(part: Any, layout: Any) -> Any:
     r"""Return a part of a datum, with names instead of positions.
 
-    Lists may have a definite or an indefinite length: one contract accepts both.
+    Lists may have a definite or an indefinite length: one contract accepts both. Of alternatives, the result has the
+    number of the constructor.
 
-    >>> read(CBORTag(121, [b"\x01\x02", 7]), CBORTag(121, {"id": frozenset({2}), "amount": range(10)}))
+    >>> read(CBORTag(121, [b"\x01\x02", 7]), constructor(0, {"id": frozenset({2}), "amount": range(10)}))
     {'id': b'\x01\x02', 'amount': 7}
+    >>> read(CBORTag(122, []), (constructor(0, {}), constructor(1, {})))
+    {'constructor': 1}
 
     Raises:
         Skipped: It has another layout.
     """
     if isinstance(layout, tuple):
+        number, fields = _constructor(part)
         for alternative in layout:
-            with suppress(Skipped):
-                return read(part, alternative)
+            if _constructor(alternative)[0] == number:
+                return {"constructor": number, **read(fields, alternative.value)}
     elif isinstance(layout, CBORTag):
         number, fields = _constructor(part)
-        if number == layout.tag - 121:
+        if number == _constructor(layout)[0]:
             return read(fields, layout.value)
-    elif isinstance(layout, (dict, list)):
-        return _read_list(part, layout)
+    # cbor2 6 returns tuples.
+    elif isinstance(layout, list) and isinstance(part, (list, tuple)):
+        return [read(one, layout[0]) for one in part]
+    elif isinstance(layout, dict):
+        return _read_fields(part, layout)
     elif layout is None or _is_scalar(part, layout):
         return part
     raise Skipped("unknown datum")
 
 
-def _read_list(part: Any, layout: dict[str, Any] | list[Any]) -> dict[str, Any] | list[Any]:
-    # cbor2 6 returns tuples.
-    if isinstance(part, (list, tuple)):
-        if isinstance(layout, list):
-            return [read(one, layout[0]) for one in part]
-        if len(part) == len(layout):
-            return {name: read(one, layout[name]) for name, one in zip(layout, part, strict=True)}
-    raise Skipped("unknown datum")
+def _read_fields(part: Any, layout: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(part, (list, tuple)) or len(part) != len(layout):
+        raise Skipped("unknown datum")
+    fields = {}
+    for name, one in zip(layout, part, strict=True):
+        try:
+            fields[name] = read(one, layout[name])
+        except Skipped as wrong:
+            raise Skipped(wrong.reason, f"{name}.{wrong.field}" if wrong.field else name) from None
+    return fields
 
 
 def _is_scalar(part: Any, layout: Any) -> bool:
     """Whether an integer is in a range, or bytes are those or have one of those lengths."""
     if isinstance(layout, range):
         return type(part) is int and part in layout
+    if isinstance(layout, list):
+        return False
     if not isinstance(layout, (bytes, frozenset)):
         raise TypeError(f"a layout must be one of those that `Exchange` lists, got {safe_repr(layout)}")
     return type(part) is bytes and (len(part) in layout if isinstance(layout, frozenset) else part == layout)
@@ -69,12 +94,14 @@ def _is_scalar(part: Any, layout: Any) -> bool:
 
 def _constructor(part: Any) -> tuple[int, Any]:
     """Return the number of a constructor and its fields. Raises `Skipped` if the part is none."""
-    if not isinstance(part, CBORTag):
-        raise Skipped("unknown datum")
-    if part.tag == _ANY_CONSTRUCTOR:
-        number, fields = read(part.value, {"number": range(7), "fields": None}).values()
-        return number, fields
-    return part.tag - 121, part.value
+    match part:
+        case CBORTag(tag=tag) if 121 <= tag <= 127:
+            return tag - 121, part.value
+        case CBORTag(tag=tag) if 1280 <= tag <= 1400:
+            return tag - 1273, part.value
+        case CBORTag(tag=tag, value=(number, fields)) if tag == _ANY_CONSTRUCTOR and type(number) is int:
+            return number, fields
+    raise Skipped("unknown datum")
 
 
 def constructor_of(text: str | None) -> tuple[int, list[Any]] | None:
@@ -103,3 +130,16 @@ def decoded(text: str | None, datum_hash: str | None) -> Any:
         if blake2b(octets, digest_size=32).hexdigest() == datum_hash:
             return loads(octets)
     raise Skipped("broken datum")
+
+
+def asset_of(policy: bytes, name: bytes) -> AssetId:
+    """Return an asset; ADA has neither a policy nor a name."""
+    try:
+        return AssetId(policy, name)
+    except InvalidAssetId:
+        raise Skipped("unknown datum") from None
+
+
+def ratio_of(price: Mapping[str, int]) -> tuple[int, int]:
+    """Return how much is asked, per how much is offered."""
+    return price["numerator"], price["denominator"]

@@ -18,15 +18,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from attrs import field, frozen
-from attrs.validators import matches_re
-from cbor2 import CBORTag
+from attrs import field, frozen, validators
 
-from market_index import AssetId, InvalidAssetId
-from market_index_feeds.ledger.datum import Skipped, decoded, read
-from market_index_feeds.ledger.outputs import Output, Spend
+from market_index import AssetId
+from market_index.errors import safe_repr
+from market_index_feeds.ledger.datum import asset_of, decoded, ratio_of, read
+from market_index_feeds.ledger.outputs import Spend
+from market_index_feeds.venue_orders import Fee, FilledBy, Output
 
 Datum: TypeAlias = Mapping[str, Any]
+
+_IS_FEES: Final = validators.deep_iterable(validators.instance_of(Fee), validators.instance_of(tuple))
 
 
 @frozen
@@ -34,9 +36,10 @@ class Offer:
     """An offer of an output: an amount of one asset, for another one, before fees.
 
     `price` is how much is asked, per how much is offered, both in smallest units. `starts_at` and `ends_at` are the
-    first and the last moment of it, in milliseconds of POSIX time. `fee` says in words what comes on top. `suffix`
-    follows the id of the output, if it has several offers. `problem` is why the offer cannot be filled now, although
-    the output is valid; it may still be the successor of a filled one.
+    first and the last moment of it, in milliseconds of POSIX time. `fees`, `filled_by` and `least_fill` are those of
+    `VenueOrder`, and `most_fill` too, None if one fill can take all. `suffix` follows the id of the output, if it has
+    several offers. `problem` is why the offer cannot be filled, although the output is valid; it may still be the
+    successor of a filled one.
     """
 
     offered: AssetId
@@ -45,22 +48,32 @@ class Offer:
     price: tuple[int, int]
     starts_at: int | None = None
     ends_at: int | None = None
-    fee: str = "none"
+    fees: tuple[Fee, ...] = field(default=(), validator=_IS_FEES)
+    filled_by: FilledBy = "anyone"
+    least_fill: int = 1
+    most_fill: int | None = None
     suffix: str = ""
     problem: str = ""
+
+
+def _is_traded(_: Any, attribute: Any, value: Any) -> None:
+    asset, amount = value
+    if type(asset) is not AssetId or type(amount) is not int:
+        raise TypeError(f"{attribute.name} must be an AssetId and an int, got {safe_repr(value)}")
 
 
 @frozen
 class Fill:
     """An execution that the ledger proves: how much an order gave of one asset and received of another, before fees.
 
-    `place` is where it is in the ledger: the highest one is the last execution. It is the `place` of the output with
-    the rest of the order, and `(spend.slot, -1, -1)` if there is none. Both amounts must be above 0.
+    It counts only if both amounts are above 0, and the filled output held what it gave.
+
+    Raises:
+        TypeError: `gave` or `received` is not an asset with an integer.
     """
 
-    gave: tuple[AssetId, int]
-    received: tuple[AssetId, int]
-    place: tuple[int, int, int]
+    gave: tuple[AssetId, int] = field(validator=_is_traded)
+    received: tuple[AssetId, int] = field(validator=_is_traded)
 
 
 @frozen
@@ -88,16 +101,18 @@ class Exchange:
     r"""An exchange, or a version of it, that locks its orders with one script.
 
     `script` is the hash of the script, in hex. If each valid order holds a token of one policy, `policy` is that
-    policy, and only outputs that hold such a token are read. `offers` returns the offers of an output with a datum.
-    `fill` gets an output, how it was spent, and the outputs of the exchange in the transaction that spent it. If a
-    function raises another exception than `Skipped`, the output is skipped, or has no fill.
+    policy, and only outputs that hold such a token are read. The first word of `venue` selects it in the name of a
+    feed. It is read on its `networks`. `source` is where the script is published, and when that was checked. `offers`
+    returns the offers of an output with a datum. `fill` gets an output, how it was spent, and the outputs of the
+    exchange in the transaction that spent it. If a function raises another exception than `Skipped`, the output is
+    skipped, or has no fill.
 
     `layout` mirrors the datum, with a name for each field:
 
-        CBORTag(121 + n, layout)   constructor n with its fields
+        constructor(n, layout)     constructor n with its fields
         {"name": layout, ...}      a list with these elements, in this order
         [layout]                   a list of any length
-        (layout, layout)           alternatives; the first one that fits is read
+        (constructor, ...)         alternatives; what is read has the number of the constructor, and its fields
         range(2**64)               an integer in the range
         frozenset({28})            bytes of one of these lengths
         b"\x00"                     exactly these bytes
@@ -108,16 +123,23 @@ class Exchange:
     """
 
     venue: str
-    script: str = field(validator=matches_re(r"[0-9a-f]{56}"))
+    script: str = field(validator=validators.matches_re(r"[0-9a-f]{56}"))
     layout: Any
     offers: Callable[[Datum, Output], Iterable[Offer]]
     fill: Callable[[Candidate, Spend, Sequence[Candidate]], Fill | None] = no_fill
-    policy: str = field(default="", validator=matches_re(r"([0-9a-f]{56})?"))
+    policy: str = field(default="", validator=validators.matches_re(r"([0-9a-f]{56})?"))
+    networks: tuple[str, ...] = ("mainnet",)
+    source: str = ""
 
     @property
     def pattern(self) -> str:
         """The pattern by which Kupo finds its outputs."""
         return f"{self.policy}.*" if self.policy else f"{self.script}/*"
+
+    @property
+    def name(self) -> str:
+        """The name that selects it, such as `splash`."""
+        return self.venue.partition(" ")[0].lower()
 
     def read(self, output: Output) -> Candidate:
         """Return the offers of an output. Raises `Skipped` if it is no readable order."""
@@ -125,43 +147,17 @@ class Exchange:
         return Candidate(output, datum, tuple(self.offers(datum, output)))
 
 
-HASH: Final = frozenset({28})
-U64: Final = range(2**64)
-INTEGER: Final = range(-(2**512), 2**512)
-NONE: Final = CBORTag(122, {})
-POLICY: Final = frozenset({0, 28})
-NAME: Final = frozenset(range(33))
-ASSET_PARTS: Final = {"policy": POLICY, "name": NAME}
-PRICE_PARTS: Final = {"numerator": range(2**128), "denominator": range(1, 2**128)}
-ASSET: Final = CBORTag(121, ASSET_PARTS)
-PRICE: Final = CBORTag(121, PRICE_PARTS)
-CREDENTIAL: Final = (CBORTag(121, {"key": HASH}), CBORTag(122, {"script": HASH}))
-STAKE: Final = (CBORTag(121, {"key": CREDENTIAL}), CBORTag(122, {"slot": U64, "transaction": U64, "certificate": U64}))
-ADDRESS: Final = CBORTag(121, {"payment": CREDENTIAL, "stake": (NONE, CBORTag(121, {"of": STAKE}))})
-MOMENT: Final = (CBORTag(121, {"milliseconds": INTEGER}), NONE)
-
-# A first order has one zero byte, or 32.
-REFERENCE: Final = CBORTag(121, {"id": frozenset({1, 32}), "index": U64})
-WRAPPED_REFERENCE: Final = CBORTag(121, {"id": CBORTag(121, {"octets": frozenset({1, 32})}), "index": U64})
-
-
-def asset_of(policy: bytes, name: bytes) -> AssetId:
-    """Return an asset; ADA has neither a policy nor a name."""
-    try:
-        return AssetId(policy, name)
-    except InvalidAssetId:
-        raise Skipped("unknown datum") from None
-
-
-def ratio_of(price: Mapping[str, int]) -> tuple[int, int]:
-    """Return how much is asked, per how much is offered."""
-    return price["numerator"], price["denominator"]
-
-
 def offer_of(datum: Datum, **details: Any) -> Offer:
     """Return the offer of a datum that contains the two assets, the amount and the price."""
     offered, asked = asset_of(*datum["offered"].values()), asset_of(*datum["asked"].values())
     return Offer(offered, datum["amount"], asked, ratio_of(datum["price"]), **details)
+
+
+def is_reference_to(output: Output, reference: Mapping[str, Any]) -> bool:
+    """Whether a reference of a datum, `REFERENCE` or `V2_REFERENCE`, names an output."""
+    transaction_id = reference.get("id")
+    octets = transaction_id["octets"] if isinstance(transaction_id, dict) else transaction_id
+    return bool((octets, reference.get("index")) == (bytes.fromhex(output.transaction_id), output.index))
 
 
 def rise(asset: AssetId, before: Output, after: Output) -> int:

@@ -1,15 +1,22 @@
-"""The source that follows the orders of the ledger, through a running Kupo or the mini-Kupo of Dolos.
+"""The source that follows the orders of the ledger through a running Kupo.
 
 Theory of operation
-    There is a version for each block, and for each start or expiry of an order by the clock. `/health` announces a
-    block: its slot and its hash. Then the outputs of all exchanges are read. They are used only if Kupo names the same
-    block before, with, and after them. Kupo announces a block a moment before it has stored it, so it is also asked
-    whether the block is stored.
+    `/health` announces a block. A bound such as `created_after=<slot>.<hash>` names one. Kupo looks it up in the
+    transaction of the query, and answers 400 if it is not on its chain (App/Http.hs, `assertPointExists`). So
+    `created_after=A&created_before=B` and `spent_after=A&spent_before=B` are exactly the changes from block A to block
+    B, whichever blocks follow B already: an output that was spent after B is unspent at B. These two requests return
+    the outputs of all patterns, because only then Kupo uses its indexes of slots (SQLite.hs, `foldInputsQry`).
 
-    The first time, all outputs are read: the unspent ones, and those that were spent within the window. Then only the
-    outputs are read that were created or spent since the last block. The request names the hash of that block: if a
-    rollback has removed it, Kupo answers 400, and all outputs are read again. A Dolos knows no spent outputs, so all
-    are read each time.
+    If a rollback has removed the last block, the changes are read since an earlier block that is still on the chain.
+
+    The first read takes as long as it takes. It begins at a block that a rollback will hardly remove. A query for
+    unspent outputs has no bound for spends: an output that was spent since is missing. The changes since that block
+    contain it, unless a rollback has removed the spend. So each pattern is read between two requests for the last
+    block, and counts only if these blocks are on the chain of the block at which the read ends. Otherwise it is read
+    again, but not because of a new block.
+
+    Not detected: a block that arrives and is rolled back between two requests of the first read, and that spends an
+    order which no later block spends. The order is then missing until the outputs are read as a whole again.
 
     Kupo sends status 200 before it runs a query. So a body that is cut is a failure, never a market without orders.
 """
@@ -20,24 +27,23 @@ import asyncio
 import json
 import logging
 import re
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
-from contextlib import aclosing
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from threading import Event
+from itertools import count
+from math import inf
+from time import monotonic
 from typing import Any, Final, final
 
-from attrs import frozen
+from attrs import define, field
 
-from market_index import Pair, RestingOrders
 from market_index.errors import safe_repr
-from market_index_feeds.errors import FeedError, problem_of
-from market_index_feeds.event_loop import pulled
+from market_index_feeds.errors import FeedError
 from market_index_feeds.http import Address, Client, Response
-from market_index_feeds.ledger.exchange import Exchange
-from market_index_feeds.ledger.exchanges import EXCHANGES
-from market_index_feeds.ledger.market import Match, Outputs, State
-from market_index_feeds.source import NoVersion, Progress, Source, Version, utc_now
+from market_index_feeds.ledger.market import ROLLBACK_SLOTS
+from market_index_feeds.ledger.outputs import Match
+from market_index_feeds.ledger.source import LedgerSource, NoBlock, Point, Selection
+from market_index_feeds.source import utc_now
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -45,221 +51,282 @@ POLL_SECONDS: Final = 1.0
 """The interval between two requests for the last block."""
 
 MOVED_SECONDS: Final = 0.05
-"""The interval between two attempts to read a block that is not stored yet, or was followed by another one."""
+"""The interval between two attempts to read a block that is not stored yet, or to get a response from a busy Kupo."""
 
 MAX_ATTEMPTS: Final = 20
 """After how many such attempts Kupo cannot be read now."""
 
+CHECK_SECONDS: Final = 3600.0
+"""The interval between two requests for the version and the patterns of Kupo."""
+
 EXCHANGE_SECONDS: Final = 10.0
 """Timeout of a request for a few bytes."""
 
-MATCHES_SECONDS: Final = 300.0
-"""Timeout of a request for outputs."""
+MATCHES_SECONDS: Final = 120.0
+"""Timeout of a request for outputs: that of Kupo itself (App/Http.hs, `Warp.setTimeout`)."""
 
-WINDOW_HOURS: Final = 24
-"""How long an execution is a spot price, and a pair without orders is listed, if the name of the feed does not say."""
+LEAST_VERSION: Final = (2, 12)
+"""The first version of Kupo that uses its indexes of slots for requests without a pattern."""
+
+STABLE_SLOTS: Final = 600
+"""The first read begins at a block that is older than this, because rollbacks rarely are as deep."""
+
+MAX_GAP_SLOTS: Final = 3600
+"""How many slots of changes are read without a pattern: a Kupo may index the outputs of all the ledger."""
+
+MAX_POINTS: Final = 256
+"""How many blocks are remembered, so that a rollback to one of them does not need all outputs."""
+
+MAX_MISSING: Final = 16
+"""How many datums that are not known are asked for at each block."""
 
 MAX_BYTES: Final = 64 * 1024
 MAX_MATCHES_BYTES: Final = 512 * 1024 * 1024
 
 # Kupo would answer `*/*` with the metrics of Prometheus.
 _HEADERS: Final = {"Accept": "application/json"}
+# No output has this transaction, so its index finds nothing at once.
+_NOTHING: Final = f"/*@{'0' * 64}"
 
 _is_slot: Final = re.compile(r"[0-9]{1,15}\Z").match
 _tag: Final = re.compile(r'(?:W/)?"?([0-9a-f]{64})"?\Z').match
+_version: Final = re.compile(r"v?(\d{1,4})\.(\d{1,4})").match
 
 
-@frozen
-class Point:
-    """A block of the chain: its slot and its hash."""
+@define
+class _FirstRead:
+    """What was read of the outputs at a block: per pattern its matches, and the last blocks around them."""
 
-    slot: int
-    hash: str
-
-    def __str__(self) -> str:
-        return f"{self.slot}.{self.hash}"
-
-
-class _Moved(Exception):
-    """Another block arrived while the outputs were read, or the block is not stored yet."""
+    base: Point
+    patterns: dict[str, tuple[list[Point], list[Match]]] = field(factory=dict)
 
 
 @final
-class KupoSource(Source):
+class KupoSource(LedgerSource):
     """A Kupo at a base URL, such as `http://127.0.0.1:1442`.
 
     Args:
         url: The base URL. A user and a password in it are sent as basic authentication.
-        pairs: Pairs that are always listed, with this base.
-        only: Whether other pairs are hidden.
-        hours: The window, in hours up to the last block. Kupo must keep spent outputs that long (`--prune-utxo`: 36).
-        exchanges: The exchanges whose outputs are read.
+        selection: Which orders are read. Kupo must keep spent outputs for its hours and 12 more (`--prune-utxo`: 36).
         headers: Headers of all requests, such as `X-API-Key`.
         now: Returns the time of the wall clock.
 
     Raises:
-        FeedError: The name is not such a URL, a header is not valid, or two exchanges have the same script.
+        FeedError: The name is not such a URL, a header is not valid, or the selection is not.
     """
 
     def __init__(
         self,
         url: str,
-        pairs: Iterable[Pair] = (),
+        selection: Selection = Selection(),  # noqa: B008  # immutable
         *,
-        only: bool = False,
-        hours: int = WINDOW_HOURS,
-        exchanges: Iterable[Exchange] = EXCHANGES,
         headers: Mapping[str, str] = {},
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._address = Address(url, headers, prefix="kupo:")
-        super().__init__(self._address.name)
-        self._exchanges, self._now = tuple(exchanges), now
-        scripts = [exchange.script for exchange in self._exchanges]
-        if repeated := {script for script in scripts if scripts.count(script) > 1}:
-            raise FeedError(
-                f"{self.name} cannot be opened: two exchanges have the script {', '.join(sorted(repeated))}"
-            )
-        self._outputs = Outputs(self._exchanges, pairs, only=only, window_slots=hours * 3600)
-        self._point: Point | None = None
-        self._knows_spent = True
-        self._orders = RestingOrders()
-        self._shown = State()
+        super().__init__(Address(url, headers, prefix="kupo:"), selection, now)
+        # The last blocks that were read, and the last blocks that were announced since then.
+        self._points: deque[Point] = deque(maxlen=MAX_POINTS)
+        self._tips: list[Point] = []
+        self._first: _FirstRead | None = None
+        self._checked_at, self._checked = -inf, ""
+        self._paths = [f"/{exchange.pattern}" for exchange in self.exchanges]
+        self.rollbacks: int = 0
 
-    def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
-        """Yield a version for each block, and for each order that starts or expires."""
-        return pulled(self._versions(), stop, progress)
-
-    async def _versions(self) -> AsyncGenerator[Version | NoVersion, None]:
-        async with aclosing(Client(self._address)) as client:
-            while True:
-                try:
-                    found = await self._follow(client)
-                except (FeedError, OSError) as error:
-                    # Orders start and expire also while Kupo cannot be read.
-                    if self._point is not None:
-                        yield self._show(problem_of(error))
-                    raise
-                if found is None and self._outputs.is_empty:
-                    found = NoVersion("knows no output of an exchange; it must index their patterns")
-                yield found or self._show()
-                await asyncio.sleep(POLL_SECONDS)
-
-    async def _follow(self, client: Client) -> NoVersion | None:
-        """Read the outputs of the last block, if it is another one. Return why there is none."""
-        for _ in range(MAX_ATTEMPTS):
-            health = await _get(client, "/health", 200, 202, 503)
-            if health.status == 202:
-                return NoVersion("is still reading the chain")
-            if health.status == 503:
-                raise FeedError("Kupo is not connected to its node")
-            point = _point_of(health)
-            if point is None:
-                return NoVersion("has no block yet")
-            if point == self._point:
-                return None
-            try:
-                await self._read(client, point)
-            except _Moved:
-                await asyncio.sleep(MOVED_SECONDS)
-            else:
-                return None
-        raise FeedError(f"no block could be read as a whole in {MAX_ATTEMPTS} attempts")
-
-    async def _read(self, client: Client, point: Point) -> None:
-        """Read what changed since the last block, or everything. Raises `_Moved`."""
-        stored = await _get(client, f"/checkpoints/{point.slot}?strict", 200, 404)
-        # A Dolos does not have this resource. Two blocks of one slot differ in their hash.
-        if stored.status == 200 and point.hash.encode() not in stored.body:
-            raise _Moved
-        last, changed = self._point, None
-        if last is not None and last.slot < point.slot and self._knows_spent:
-            changed = await self._matches(client, point, f"unspent&created_after={last}", f"spent_after={last}")
-        is_whole = changed is None
-        if changed is None:
-            changed = await self._all_matches(client, point)
-        if _point_of(await _get(client, "/health", 200, 202, 503)) != point:
-            raise _Moved
+    async def read(self, client: Client) -> float:
+        """Read the outputs at the last block, if it is another one."""
+        kupo = _Kupo(client)
         try:
-            self._outputs.read(changed, point.slot, is_whole=is_whole)
+            if monotonic() - self._checked_at >= CHECK_SECONDS:
+                await self._check(kupo)
+            for _ in range(MAX_ATTEMPTS):
+                if await self._follow(kupo):
+                    return POLL_SECONDS
+                # Kupo announces a block a moment before it has stored it.
+                await asyncio.sleep(MOVED_SECONDS)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise FeedError(f"a match of Kupo is not valid: {safe_repr(error)}") from None
-        self._point = point
+            raise FeedError(f"a response of Kupo is not valid: {safe_repr(error)}") from None
+        except (FeedError, OSError, NoBlock):
+            # It may be another Kupo afterwards, or have other patterns.
+            self._checked_at = -inf
+            raise
+        raise FeedError(f"no block could be read in {MAX_ATTEMPTS} attempts")
 
-    async def _all_matches(self, client: Client, point: Point) -> list[Match]:
-        """Return the unspent outputs, and those that were spent within the window."""
-        matches = await self._matches(client, point, "unspent") or []
-        if self._knows_spent:
-            first_slot = self._outputs.first_slot(point.slot)
-            spent = await self._matches(client, point, f"spent_after={first_slot}")
-            if spent is not None:
-                return matches + spent
-            LOG.warning("%s: Kupo knows no spent outputs (as a Dolos), so spot prices are unknown", self.name)
-            self._knows_spent = False
-        return matches
+    async def _check(self, kupo: _Kupo) -> None:
+        """Check the version and the patterns of Kupo. If they have changed, all outputs are read again."""
+        version = str((await kupo.health()).get("version"))
+        if (found := _version(version)) and (int(found[1]), int(found[2])) < LEAST_VERSION:
+            raise NoBlock(f"is a Kupo {version}, which must be 2.12 or later")
+        patterns = set(await kupo.list("/patterns", EXCHANGE_SECONDS) or ())
+        missing = [
+            f"{one.venue} ({one.pattern})"
+            for one in self.exchanges
+            if patterns.isdisjoint({"*", "*/*", f"{one.script}/*", one.pattern})
+        ]
+        self.warning = f"does not index the outputs of {', '.join(missing)}" if missing else None
+        checked = f"{version} {sorted(patterns)}"
+        if checked != self._checked:
+            self._points.clear()
+            self._first = None
+        self._checked, self._checked_at = checked, monotonic()
 
-    async def _matches(self, client: Client, point: Point, *queries: str) -> list[Match] | None:
-        """Return the matches of all exchanges; None if Kupo rejects a query, such as one after an unknown block."""
-        matches: list[Match] = []
-        for exchange in self._exchanges:
-            for query in queries:
-                target = f"/matches/{exchange.pattern}?{query}&resolve_hashes"
-                response = await _get(client, target, 200, 400, seconds=MATCHES_SECONDS, max_bytes=MAX_MATCHES_BYTES)
-                if response.status == 400 and "after=" in query:
-                    return None
-                if (_point_of(response) or point) != point:
-                    raise _Moved
-                matches += _list_of(response, target)
-        return matches
+    async def _tip(self, kupo: _Kupo) -> Point:
+        tip = await kupo.tip()
+        if tip is None:
+            self.point = None
+            raise NoBlock("has no block yet")
+        self._tips.append(tip)
+        return tip
 
-    def _show(self, problem: str | None = None) -> Version:
-        """Return the version of the last block at this moment."""
-        now, before, point = self._outputs.at(self._now()), self._shown, self._point
-        if now is not before or self.last is None:
-            orders = self._orders.apply(
-                {key: one.order for key, one in now.orders.items() if before.orders.get(key) is not one},
-                [key for key in before.orders if key not in now.orders],
-                {key: spot for key, spot in now.spots.items() if key not in before.spots or before.spots[key] != spot},
-                f"slot {point.slot} {point.hash[:8]}" if point else None,
-            )
-            self._orders = orders.untrack(*[pair for pair in before.spots if pair not in now.spots])
-            self._shown = now
-            self._log_skipped(now.skipped, before.skipped)
-        orders = self._orders
-        return self.version_of(
-            orders.index, orders=orders, venue_orders=now.orders, skipped=now.skipped, problem=problem
+    async def _follow(self, kupo: _Kupo) -> bool:
+        """Read the outputs at the last block, if it is another one. Return whether it could be read."""
+        tip = await self._tip(kupo)
+        if self._points:
+            self._tips = [tip]
+            if tip == self._points[-1]:
+                return True
+        since, changed = await self._changes(kupo, tip) if self._points else (-1, None)
+        if not self._points:
+            tip, changed = await self._whole(kupo, tip)
+        if changed is None:
+            return False
+        self.market.read(changed, tip.slot, since=since)
+        self._points.append(tip)
+        self.point = None if self.market.is_empty else tip
+        if self.point is None:
+            raise NoBlock(self.warning or "knows no output of an exchange; it must index their patterns")
+        for key in self.market.missing(MAX_MISSING):
+            transaction_id, _, index = key.partition("#")
+            found = await kupo.matches(f"/{index}@{transaction_id}", "")
+            self.market.read(found or (), tip.slot, since=tip.slot)
+        return True
+
+    async def _changes(self, kupo: _Kupo, tip: Point) -> tuple[int, list[Match] | None]:
+        """Return what has changed up to a block, and since which slot: the last one, or earlier after a rollback."""
+        last, known = self._points[-1], len(self._points)
+        for back in sorted({min(2**power, known) for power in range(known.bit_length() + 1)}):
+            point = self._points[-back]
+            if last.slot - point.slot > ROLLBACK_SLOTS:
+                break
+            paths = [""] if tip.slot - point.slot <= MAX_GAP_SLOTS else self._paths
+            changed = await kupo.changes(point, tip, paths)
+            if changed is not None or not await kupo.is_line(tip, tip):
+                if changed is not None and back > 1:
+                    self._roll_back(last, tip, back - 1)
+                return point.slot, changed
+        self._roll_back(last, tip, known)
+        return -1, None
+
+    def _roll_back(self, last: Point, tip: Point, blocks: int) -> None:
+        """Forget the last blocks that were read."""
+        self.rollbacks += 1
+        if blocks > 1:
+            LOG.warning("%s: rolled back from %s; the last block is %s", self.name, last, tip)
+        for _ in range(blocks):
+            self._points.pop()
+
+    async def _whole(self, kupo: _Kupo, last: Point) -> tuple[Point, list[Match] | None]:
+        """Return a block and all outputs at it: unspent ones, and those that were spent in the window; None if not yet.
+
+        What was read stays for the next call.
+        """
+        first = self._first
+        if first is None or not await kupo.is_line(first.base, first.base):
+            first = self._first = _FirstRead(await kupo.point_before(last.slot - STABLE_SLOTS) or last)
+        since = self.market.first_slot(first.base.slot)
+        for path in [path for path in self._paths if path not in first.patterns]:
+            spent = await kupo.matches(path, f"spent_after={since}&spent_before={first.base}&")
+            unspent = await kupo.matches(path, f"unspent&created_before={first.base}&")
+            last = await self._tip(kupo)
+            if spent is None or unspent is None:
+                return last, None
+            first.patterns[path] = list(dict.fromkeys(self._tips)), spent + unspent
+        changed = await kupo.changes(first.base, last, self._paths)
+        points = dict.fromkeys(point for points, _ in first.patterns.values() for point in points)
+        lost = {point for point in points if not await kupo.is_line(point, last)}
+        # A rollback is announced a moment before it is done.
+        self._tips = [last, *[point for point in lost if await kupo.is_line(point, point)]]
+        if changed is None or not await kupo.is_line(last, last):
+            return last, None
+        read, first.patterns = (
+            first.patterns,
+            {path: found for path, found in first.patterns.items() if lost.isdisjoint(found[0])},
         )
-
-    def _log_skipped(self, skipped: Mapping[str, str], before: Mapping[str, str]) -> None:
-        """Log how many outputs are skipped since the last version, by reason."""
-        new = Counter(reason for key, reason in skipped.items() if key not in before)
-        if new:
-            reasons = ", ".join(f"{count} {reason}" for reason, count in new.items())
-            LOG.info("%s: outputs skipped: %s (market-index orders --skipped lists them)", self.name, reasons)
+        if len(first.patterns) < len(read):
+            return last, None
+        self._first = None
+        return last, [one for _, matches in read.values() for one in matches] + changed
 
 
-async def _get(
-    client: Client, target: str, *statuses: int, seconds: float = EXCHANGE_SECONDS, max_bytes: int = MAX_BYTES
-) -> Response:
-    """Return the response to a request, which must have one of the statuses."""
-    response = await client.get(target, _HEADERS, seconds=seconds, max_bytes=max_bytes)
-    if response.status not in statuses:
-        raise FeedError(f"response to {target} must have status 200, got {response.status}")
-    return response
+class _Kupo:
+    """Requests to a Kupo."""
 
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
-def _list_of(response: Response, target: str) -> list[Any]:
-    try:
-        matches = json.loads(response.body)
-    except (RecursionError, ValueError):
-        raise FeedError(f"response to {target} must be JSON, and is cut or damaged") from None
-    if type(matches) is not list:
-        raise FeedError(f"response to {target} must be a list of matches")
-    return matches
+    async def health(self) -> dict[str, Any]:
+        """Return the health. Raises `FeedError` or `NoBlock` if there is no block to read."""
+        return dict(json.loads((await self._health()).body))
 
+    async def tip(self) -> Point | None:
+        """Return the last block, None if there is none. A proxy may quote or weaken its tag."""
+        headers = (await self._health()).headers
+        slot, tag = headers.get("X-Most-Recent-Checkpoint", ""), _tag(headers.get("ETag", ""))
+        return Point(int(slot), tag[1]) if _is_slot(slot) and tag else None
 
-def _point_of(response: Response) -> Point | None:
-    """Return the block that a response is of, None if it does not name one. A proxy may quote or weaken its tag."""
-    slot = response.headers.get("X-Most-Recent-Checkpoint", "")
-    tag = _tag(response.headers.get("ETag", ""))
-    return Point(int(slot), tag[1]) if _is_slot(slot) and tag else None
+    async def _health(self) -> Response:
+        response = await self._get("/health", 200, 202, 503)
+        if response.status == 202:
+            raise NoBlock("is still reading the chain")
+        if response.status == 503:
+            raise FeedError("Kupo is not connected to its node")
+        return response
+
+    async def point_before(self, slot: int) -> Point | None:
+        """Return the last block up to a slot."""
+        found = json.loads((await self._get(f"/checkpoints/{max(slot, 0)}", 200)).body)
+        return Point(int(found["slot_no"]), str(found["header_hash"])) if found else None
+
+    async def changes(self, after: Point, until: Point, paths: Iterable[str]) -> list[Match] | None:
+        """Return what was created and spent from a block to a later one; None if they are not on one chain."""
+        changed: list[Match] = []
+        for path in paths if after.slot <= until.slot else ():
+            for moment in "created", "spent":
+                found = await self.matches(path, f"{moment}_after={after}&{moment}_before={until}&")
+                if found is None:
+                    return None
+                changed += found
+        return changed if after.slot <= until.slot else None
+
+    async def is_line(self, before: Point, after: Point) -> bool:
+        """Whether both blocks are on the chain, the first one not after the second."""
+        return await self.changes(before, after, [_NOTHING]) is not None
+
+    async def matches(self, path: str, query: str) -> list[Match] | None:
+        """Return the matches of a query; None if a block in it is not on the chain."""
+        return await self.list(f"/matches{path}?{query}resolve_hashes", MATCHES_SECONDS)
+
+    async def list(self, target: str, seconds: float) -> list[Any] | None:
+        """Return the list of a response; None if its status is 400."""
+        response = await self._get(target, 200, 400, seconds=seconds, max_bytes=MAX_MATCHES_BYTES)
+        if response.status == 400:
+            return None
+        try:
+            found = json.loads(response.body)
+        except (RecursionError, ValueError):
+            raise FeedError(f"response to {target} must be JSON, and is cut or damaged") from None
+        if type(found) is not list:
+            raise FeedError(f"response to {target} must be a list")
+        return found
+
+    async def _get(
+        self, target: str, *statuses: int, seconds: float = EXCHANGE_SECONDS, max_bytes: int = MAX_BYTES
+    ) -> Response:
+        """Return the response to a request, which must have one of the statuses. A busy Kupo is asked again."""
+        for attempt in count(1):
+            response = await self._client.get(target, _HEADERS, seconds=seconds, max_bytes=max_bytes)
+            if response.status in statuses:
+                return response
+            if response.status != 503 or attempt == MAX_ATTEMPTS:
+                raise FeedError(f"response to {target} must have status 200, got {response.status}")
+            await asyncio.sleep(MOVED_SECONDS)
+        raise AssertionError

@@ -5,24 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from attrs import frozen
+from cbor2 import CBORTag, dumps
 
 from market_index import ADA, AssetId
+from market_index_feeds.venue_orders import MAX_CACHED, Output
 
-_BECH32: Final = {character: digit for digit, character in enumerate("qpzry9x8gf2tvdw0s3jn54khce6mua7l")}
+LOVELACE_PER_BYTE: Final = 4310
+"""A parameter of the ledger: the least lovelace of an output, per byte of its encoding and of 160 more."""
+
+Match: TypeAlias = Mapping[str, Any]
+"""An output as Kupo returns it."""
 
 _is_hash: Final = re.compile(r"[0-9a-f]{64}\Z").match
-
-MAX_CACHED: Final = 65_536
-
 _asset: Final = lru_cache(MAX_CACHED)(AssetId.from_dotted)
 
 
 @frozen
 class Spend:
-    """How an output was spent. What Kupo stored before its version 2.10 has only the slot."""
+    """How an output was spent: in which slot, by which transaction, as which of its inputs, with which redeemer."""
 
     slot: int
     transaction_id: str | None
@@ -30,41 +33,7 @@ class Spend:
     redeemer: str | None
 
 
-@frozen
-class Output:
-    """An output of a transaction, which never changes.
-
-    `holds` has its amounts by asset, lovelace too. `datum` is in hex, None if Kupo does not know it. `place` orders
-    outputs as the ledger does: by slot, transaction and index.
-    """
-
-    transaction_id: str
-    index: int
-    place: tuple[int, int, int]
-    address: bytes
-    holds: Mapping[AssetId, int]
-    datum: str | None
-    datum_hash: str | None
-
-    @property
-    def id(self) -> str:
-        """Its id, which is that of its order: `<transaction id>#<index>`."""
-        return f"{self.transaction_id}#{self.index}"
-
-    @property
-    def script(self) -> str:
-        """The hash of the script that locks it, in hex; empty if there is none."""
-        # CIP-19: types 0 to 7 begin with a payment part, which is a script if bit 4 of the header is set.
-        is_script = len(self.address) >= 29 and self.address[0] & 0x90 == 0x10
-        return self.address[1:29].hex() if is_script else ""
-
-    @property
-    def has_stake_part(self) -> bool:
-        """Whether its address, which a script locks, has a stake part: types 6 and 7 have none."""
-        return self.address[0] >> 4 < 6
-
-
-def id_of(match: Mapping[str, Any]) -> str:
+def id_of(match: Match) -> str:
     """Return the id of the output of a match. Raises `ValueError`, `KeyError` or `TypeError` if it has none."""
     transaction_id, index = match["transaction_id"], match["output_index"]
     if not _is_hash(transaction_id) or type(index) is not int or not 0 <= index < 2**16:
@@ -72,23 +41,25 @@ def id_of(match: Mapping[str, Any]) -> str:
     return f"{transaction_id}#{index}"
 
 
-def output_of(match: Mapping[str, Any]) -> Output:
+def output_of(match: Match) -> Output:
     """Return the output of a match. Raises `ValueError`, `KeyError` or `TypeError` if it is not a match of Kupo."""
-    created, value = match["created_at"], match["value"]
+    value, place = match["value"], match["transaction_index"]
     holds = {_asset(name): int(str(amount)) for name, amount in value["assets"].items()}
-    place = int(created["slot_no"]), int(match["transaction_index"]), int(match["output_index"])
     return Output(
         transaction_id=match["transaction_id"],
         index=match["output_index"],
-        place=place,
-        address=_octets_of(match["address"]),
+        slot=int(match["created_at"]["slot_no"]),
+        transaction_index=None if place is None else int(place),
+        address=match["address"],
         holds=holds | {ADA: int(str(value["coins"]))},
         datum=match.get("datum"),
         datum_hash=match["datum_hash"],
+        is_inline=match.get("datum_type") == "inline",
+        reference_script=match.get("script_hash"),
     )
 
 
-def spend_of(match: Mapping[str, Any]) -> Spend | None:
+def spend_of(match: Match) -> Spend | None:
     """Return how the output of a match was spent, None if it is unspent. Raises as `output_of`."""
     spent = match["spent_at"]
     if spent is None:
@@ -96,13 +67,15 @@ def spend_of(match: Mapping[str, Any]) -> Spend | None:
     return Spend(int(spent["slot_no"]), spent.get("transaction_id"), spent.get("input_index"), spent.get("redeemer"))
 
 
-@lru_cache(MAX_CACHED)
-def _octets_of(address: str) -> bytes:
-    """Return the bytes of an address in Bech32; none of another one. The checksum of the ledger is not verified."""
-    digits = [_BECH32.get(character, -1) for character in address.rpartition("1")[2][:-6]]
-    if min(digits, default=-1) < 0:
-        return b""
-    number = 0
-    for digit in digits:
-        number = number << 5 | digit
-    return (number >> len(digits) * 5 % 8).to_bytes(len(digits) * 5 // 8)
+def least_lovelace(address: bytes, holds: Mapping[AssetId, int], datum: int, per_byte: int = LOVELACE_PER_BYTE) -> int:
+    """Return the least lovelace of an output with an inline datum of some bytes (CIP-55), below 2^32 lovelace.
+
+    >>> least_lovelace(bytes(57), {}, 40)
+    1180940
+    """
+    tokens: dict[bytes, dict[bytes, int]] = {}
+    for asset, amount in holds.items():
+        if not asset.is_ada:
+            tokens.setdefault(asset.policy_id, {})[asset.asset_name] = amount
+    value: Any = [2**31, tokens] if tokens else 2**31
+    return (160 + len(dumps({0: address, 1: value, 2: [1, CBORTag(24, bytes(datum))]}))) * per_byte

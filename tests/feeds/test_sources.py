@@ -124,13 +124,11 @@ def test_no_credentials_of_a_name_are_shown(kind: Kind):
 
 
 def test_the_ledger_is_a_url_with_options_and_credentials():
-    kind = kind_of(
-        name := "kupo:http://u:p@h:1442?pair=ADA/00:&pair=00:/ADA&only&hours=48".replace("00:", "00" * 28 + ":")
-    )
+    kind = kind_of(name := "kupo:http://u:p@h:1442?pair=ADA/00:&only&hours=48".replace("00:", "00" * 28 + ":"))
     opening = kind.opening(name, headers={"X-API-Key": "secret"})
     token = AssetId(bytes(28), b"")
     assert (opening.target, opening.shown) == ("http://u:p@h:1442", "kupo:http://h:1442")
-    assert opening.options == {"pair": [Pair(ADA, token), Pair(token, ADA)], "only": True, "hours": 48}
+    assert opening.options == {"pair": [Pair(ADA, token)], "only": True, "hours": 48}
     assert "secret" not in repr(opening)
     with open_feed(name, headers={"X-API-Key": "secret"}) as feed:
         assert (feed.source, repr(feed)) == ("kupo:http://h:1442", "<Feed of kupo:http://h:1442>")
@@ -139,7 +137,10 @@ def test_the_ledger_is_a_url_with_options_and_credentials():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("after=1", "an option, after '?', must be pair or only or hours, got 'after'"),
+        (
+            "after=1",
+            "an option, after '?', must be pair or only or hours or network or venues or least_execution, got 'after'",
+        ),
         ("pair=ADA", "a pair must be base/quote, got 'ADA'"),
         ("pair=ADA/ADA", "a pair must have two assets, got 'ADA/ADA'"),
         ("only=yes", "only must have no value, got 'yes'"),

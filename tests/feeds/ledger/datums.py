@@ -25,6 +25,7 @@ NFT = sha256(b"an output that was spent").digest()
 TOKEN = (bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
 ADA = (b"", b"")
 KEY = bytes(range(28))
+EXECUTOR = bytes.fromhex("5cb2c968e5d1c7197a6ce7615967310a375545d9bc65063a964335b2")
 
 Asset: TypeAlias = tuple[bytes, bytes]
 
@@ -99,7 +100,7 @@ def splash(**changed: Any) -> dict[str, Any]:
         "fee": 500_000,
         "owner": OWNER,
         "cancellation key": KEY,
-        "executors": [KEY],
+        "executors": [EXECUTOR],
     } | changed
 
 
@@ -200,10 +201,12 @@ def datum(fields: Mapping[str, Any], is_indefinite: Callable[[], bool] = lambda:
     return encoded(Constructor(0, tuple(fields.values())), is_indefinite)
 
 
-def address(script: str, *, stake: bytes | None = KEY, key: bool = False) -> str:
-    """Return the address of a script on the main network, or of a key with the same hash (CIP-19)."""
+def address(script: str, *, stake: bytes | None = KEY, key: bool = False, network: int = 1) -> str:
+    """Return the address of a script, or of a key with the same hash (CIP-19). The main network is 1."""
     kind = (0 if key else 1) if stake else (6 if key else 7)
-    return bech32("addr", bytes([kind << 4 | 1]) + bytes.fromhex(script) + (stake or b""))
+    return bech32(
+        "addr" if network else "addr_test", bytes([kind << 4 | network]) + bytes.fromhex(script) + (stake or b"")
+    )
 
 
 def bech32(prefix: str, octets: bytes) -> str:
@@ -247,10 +250,10 @@ def output(script: str, octets: bytes, number: int = 1, **changed: Any) -> dict[
 
 
 def filled(pair: Pair, lovelace: int, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return an order of SaturnSwap that offers one unit of a base for lovelace, and how it is filled."""
+    """Return an order of SaturnSwap that offers 10^7 units of a base for lovelace each, and how it is filled."""
     base = pair.base.policy_id, pair.base.asset_name
     parts = {"offered policy": base[0], "offered name": base[1], "asked policy": ADA[0], "asked name": ADA[1]}
-    order = output(SATURNSWAP, datum(saturnswap(amount=1, **parts, **{"asked amount": lovelace})), number)
-    order["value"]["assets"][asset_key(base)] = 1
-    redeemer = encoded(Constructor(0, (lovelace,))).hex()
+    order = output(SATURNSWAP, datum(saturnswap(amount=10**7, **parts, **{"asked amount": lovelace * 10**7})), number)
+    order["value"]["assets"][asset_key(base)] = 10**7
+    redeemer = encoded(Constructor(0, (lovelace * 10**7,))).hex()
     return order, {"transaction_id": f"{number:063x}f", "input_index": 0, "redeemer": redeemer}

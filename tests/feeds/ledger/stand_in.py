@@ -18,12 +18,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import cycle
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from time import sleep, time
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from attrs import define, field, frozen
 
-from market_index_feeds.ledger.outputs import id_of, output_of
+from market_index_feeds.ledger.outputs import id_of
+from market_index_feeds.venue_orders import script_of
 
 DEADLINE_SECONDS = 30.0
 
@@ -61,7 +63,8 @@ class Kupo:
     blocks: Sequence[Block] = ()
     port: int = 0
     failure: str = ""
-    is_dolos: bool = False
+    version: str = "v2.12.0+7ee832"
+    patterns: Sequence[str] = ("*",)
     stored: int | None = None
     """How many blocks are stored; all if it is None. The others are announced."""
     announced: Block | None = None
@@ -71,6 +74,14 @@ class Kupo:
     on_request: Callable[[str], None] = lambda _: None
     """Called with the target of each request, before the response."""
     requests: list[str] = field(factory=list)
+    seconds: float = 0.0
+    """How long a request for outputs takes."""
+    unknown: set[str] = field(factory=set)
+    """The hashes of the datums that it does not know yet."""
+    busy: int = 0
+    """How many requests for outputs are answered with 503."""
+    lag: int = 0
+    """By how many slots the last block of its node is later."""
 
     @property
     def url(self) -> str:
@@ -78,6 +89,16 @@ class Kupo:
 
     def matches(self, blocks: Sequence[Block], pattern: str, query: Mapping[str, str]) -> list[Any] | None:
         """Return the matches of a pattern, most recent first; None if the query is not valid."""
+        bounds = {name: value for name, value in query.items() if name.endswith(("_after", "_before"))}
+        if len({name.partition("_")[2] for name in bounds}) < len(bounds):
+            return None  # Kupo takes one lower and one upper bound
+        points = {(block.slot, block.hash) for block in blocks}
+        slots = {}
+        for name, value in bounds.items():
+            slot, _, tag = value.partition(".")
+            if tag and (int(slot), tag) not in points:
+                return None
+            slots[name] = int(slot)
         found: dict[str, dict[str, Any]] = {}
         for block in blocks:
             for match in block.created:
@@ -87,29 +108,34 @@ class Kupo:
                 if output_id in found:
                     found[output_id]["spent_at"] = {**block.point, **how}
         matches: list[Any] = list(reversed(found.values()))
+        matches = [{**one, "datum": None} if one["datum_hash"] in self.unknown else one for one in matches]
         if "unspent" in query:
             matches = [one for one in matches if one["spent_at"] is None]
-        if "spent_after" in query and (self.is_dolos or "created_after" in query):
-            return None
-        for name, moment in (("created_after", "created_at"), ("spent_after", "spent_at")):
-            if name in query:
-                slot, _, tag = query[name].partition(".")
-                if tag and (int(slot), tag) not in {(block.slot, block.hash) for block in blocks}:
-                    return None
-                matches = [one for one in matches if one[moment] is not None and one[moment]["slot_no"] >= int(slot)]
+        for name, limit in slots.items():
+            moment = f"{name.partition('_')[0]}_at"
+            matches = [one for one in matches if one[moment] is not None]
+            if name.endswith("_after"):
+                matches = [one for one in matches if one[moment]["slot_no"] >= limit]
+            else:
+                matches = [one for one in matches if one[moment]["slot_no"] <= limit]
         return matches
 
 
 def _fits(match: Mapping[str, Any], pattern: str) -> bool:
-    """Whether a pattern selects an output: a credential with any stake part, or a policy with any name."""
+    """Whether a pattern selects an output: all, a credential with any stake part, a policy, or a transaction."""
+    if pattern in {"", "*"}:
+        return True
+    index, mark, transaction_id = pattern.partition("@")
+    if mark:
+        return bool(match["transaction_id"] == transaction_id and index in {"*", str(match["output_index"])})
     if pattern.endswith("/*"):
-        return output_of(match).script == pattern.removesuffix("/*")
+        return script_of(match["address"]) == pattern.removesuffix("/*")
     policy = pattern.removesuffix(".*")
     return any(name.partition(".")[0] == policy for name in match["value"]["assets"])
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers `/health`, `/checkpoints/<slot>?strict` and `/matches/<pattern>`."""
+    """Answers `/health`, `/patterns`, `/checkpoints/<slot>` and `/matches/<pattern>`."""
 
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # one packet for the head and the body: otherwise each response waits for an acknowledgement
@@ -135,17 +161,26 @@ class Handler(BaseHTTPRequestHandler):
             case "disconnected", ["health"]:
                 self.send(503, {"connection_status": "disconnected"})
             case _, ["health"]:
-                self.send(200, {"connection_status": "connected"}, with_point=True)
-            case _, ["checkpoints", slot] if not kupo.is_dolos:
-                points = [block.point for block in self.blocks[: kupo.stored] if block.slot == int(slot)]
-                self.send(200, points[0] if points else None, with_point=True)
+                tip = kupo.lag + (self.blocks[-1].slot if self.blocks else 0)
+                health = {"connection_status": "connected", "version": kupo.version, "most_recent_node_tip": tip}
+                self.send(200, health, with_point=True)
+            case _, ["patterns"]:
+                self.send(200, list(kupo.patterns))
+            case _, ["checkpoints", slot]:
+                points = [block.point for block in self.blocks[: kupo.stored] if block.slot <= int(slot)]
+                self.send(200, points[-1] if points else None, with_point=True)
             case _, ["matches", *pattern]:
+                sleep(kupo.seconds)
+                if kupo.busy:
+                    kupo.busy -= 1
+                    self.send(503, {"hint": "no connection to the database"})
+                    return
                 self.send_matches(kupo.matches(self.blocks[: kupo.stored], "/".join(pattern), options))
             case _:
                 self.send(404, {"hint": "not found"})
 
     def send_matches(self, matches: list[Any] | None) -> None:
-        with_point = not self.kupo.is_dolos and self.kupo.failure != "no header"
+        with_point = self.kupo.failure != "no header"
         match self.kupo.failure:
             case _ if matches is None:
                 self.send(400, {"hint": "a query is not valid"}, with_point=with_point)
@@ -193,13 +228,19 @@ def serving(kupo: Kupo) -> Iterator[Kupo]:
             thread.join(DEADLINE_SECONDS)
 
 
-def recorded_blocks(folder: Path) -> list[Block]:
+PREVIEW_ZERO: Final = 1_666_656_000
+"""The time of slot 0 of the network preview, in POSIX seconds."""
+
+
+def recorded_blocks(folder: Path, first_slot: int = 1_000_000) -> list[Block]:
     """Return a chain over the recorded outputs: their slots keep their order, 20 seconds apart."""
     created: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.glob("*.json")):
         matches = json.loads(path.read_text())
         for match in matches if isinstance(matches, list) else ():
             key = id_of(match)
+            if not match["address"].startswith("addr1"):
+                continue  # of a test network
             if key not in created or match["spent_at"] is not None:
                 created[key] = match
     moments = {match["created_at"]["slot_no"] for match in created.values()}
@@ -212,7 +253,7 @@ def recorded_blocks(folder: Path) -> list[Block]:
             for key, match in created.items()
             if match["spent_at"] is not None and match["spent_at"]["slot_no"] == moment
         }
-        blocks.append(Block(1_000_000 + 20 * number, new, spent))
+        blocks.append(Block(first_slot + 20 * number, new, spent))
     return blocks
 
 
@@ -226,7 +267,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5, help="the time between two blocks (default: 5)")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what to run once the outputs are served")
     options = parser.parse_args()
-    blocks = recorded_blocks(Path(__file__).resolve().parents[2] / "data" / "ledger")
+    folder = Path(__file__).resolve().parents[2] / "data" / "ledger"
+    count = len(recorded_blocks(folder))
+    # The last recorded block is of now.
+    blocks = recorded_blocks(folder, int(time()) - PREVIEW_ZERO - 20 * count)
     with serving(Kupo()) as kupo:
         print(f"a stand-in for Kupo is at {kupo.url}: a block every {options.seconds:g} seconds", flush=True)
         counts = cycle(range(len(blocks) - SHOWN_BLOCKS, len(blocks) + 1))

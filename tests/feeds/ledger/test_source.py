@@ -1,4 +1,4 @@
-"""The source of the ledger, through a stand-in for Kupo: blocks, rollbacks, failures, a Dolos, and the clock."""
+"""The source of the ledger, through a stand-in for Kupo: blocks, rollbacks, failures, and the clock."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ from typing import Any
 import pytest
 
 from market_index import ADA, AssetId, MarketIndex, Order, Pair
-from market_index.errors import MarketIndexError
-from market_index_feeds import FeedError, open_feed
-from market_index_feeds.ledger import Exchange
+from market_index_feeds import open_feed
+from market_index_feeds.ledger import EXCHANGES, Exchange, Selection
 from market_index_feeds.ledger import kupo as module
-from market_index_feeds.ledger.exchanges import shadowbook as shadowbook_module
-from market_index_feeds.ledger.exchanges import splash as splash_module
+from market_index_feeds.ledger import source as common
+from market_index_feeds.ledger.exchanges.shadowbook import SHADOWBOOK as SHADOWBOOK_LAYOUT
+from market_index_feeds.ledger.exchanges.shadowbook import offers as shadowbook_offers
+from market_index_feeds.ledger.exchanges.splash import splash as splash_exchange
 from market_index_feeds.ledger.kupo import KupoSource
 from market_index_feeds.source import NoVersion, Version
 from tests.conftest import RECORDED
 from tests.feeds.ledger.datums import (
+    CARDANOSWAPS,
     GENIUSYIELD,
+    SHADOWBOOK,
     SPLASH,
     TOKEN,
     Constructor,
+    address,
+    cardanoswaps,
     datum,
     geniusyield,
     output,
@@ -57,25 +62,38 @@ class Followed:
     def next(self) -> Version | NoVersion:
         return next(self.versions)
 
+    def until(self, expected: NoVersion) -> None:
+        assert expected in islice(self.versions, 100)
+
     def version(self, text: str) -> Version:
         """Return the version of a block. One that was in flight may come before."""
-        for found in islice(self.versions, 3):
+        for found in islice(self.versions, 1000):
             if isinstance(found, Version) and found.index.as_of == text:
                 return found
         raise AssertionError(f"no version has the as_of {text!r}")
 
+    def showing(self, *matches: Any) -> Version:
+        """Return the next version with exactly these orders."""
+        for found in islice(self.versions, 1000):
+            if isinstance(found, Version) and orders(found) == {id_of(one) for one in matches}:
+                return found
+        raise AssertionError("no version has these orders")
+
     def failure(self) -> str:
-        """Return why the source fails. It can be followed again afterwards."""
-        with pytest.raises(MarketIndexError) as caught:
-            list(islice(self.versions, 3))
-        self.versions = self.source.versions(self.stop)
-        return str(caught.value)
+        """Return the problem of the next version that has one. It can be followed again afterwards."""
+        for found in islice(self.versions, 1000):
+            if isinstance(found, Version) and found.problem is not None:
+                self.versions.close()
+                self.versions = self.source.versions(self.stop)
+                return found.problem
+        raise AssertionError("no version has a problem")
 
 
 @pytest.fixture(autouse=True)
 def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "POLL_SECONDS", 0)
     monkeypatch.setattr(module, "MOVED_SECONDS", 0)
+    monkeypatch.setattr(common, "TICK_SECONDS", 0.01)
 
 
 @contextmanager
@@ -123,11 +141,11 @@ def test_only_what_changed_is_read():
         followed.kupo.blocks = blocks
         followed.version(blocks[1].text)
         asked = [request.partition("?")[2] for request in followed.kupo.requests if request.startswith("/matches")]
-        point = f"{blocks[0].slot}.{blocks[0].hash}"
-        assert set(asked) == {
-            f"unspent&created_after={point}&resolve_hashes",
-            f"spent_after={point}&resolve_hashes",
-        }
+        first, last = (f"{block.slot}.{block.hash}" for block in blocks)
+        assert asked == [
+            f"created_after={first}&created_before={last}&resolve_hashes",
+            f"spent_after={first}&spent_before={last}&resolve_hashes",
+        ]
 
 
 def test_a_block_counts_once_it_is_stored():
@@ -136,7 +154,7 @@ def test_a_block_counts_once_it_is_stored():
     with following(first) as followed:
         version = followed.version(first.text)
         followed.kupo.blocks, followed.kupo.stored = [first, second], 1
-        assert "no block could be read as a whole in 20 attempts" in followed.failure()
+        assert "no block could be read in 20 attempts" in followed.failure()
         assert followed.source.last is not None
         assert followed.source.last.index is version.index
         followed.kupo.stored = None
@@ -152,7 +170,7 @@ def test_a_block_of_the_same_slot_replaces_another_one():
         followed.kupo.blocks, followed.kupo.announced = [first, second], other
         assert "no block could be read" in followed.failure()
         followed.kupo.blocks, followed.kupo.announced = [first, other], None
-        assert orders(followed.version(other.text)) == {id_of(FIRST), id_of(PLACED)}
+        followed.showing(FIRST, PLACED)
 
 
 def test_a_rollback_of_100_blocks_restores_the_orders():
@@ -191,7 +209,7 @@ def test_a_rollback_restores_the_orders_and_takes_back_the_spot():
         followed.kupo.blocks = [placed, filled]
         version = followed.version(filled.text)
         assert orders(version) == {id_of(PARTLY_FILLED), id_of(FIRST)}
-        assert version.index.order_book(PAIR).spot == 4000, "4,000,000 lovelace for 1,000 SNEK"
+        assert version.index.order_book(PAIR).spot == 4000, "8,000,000 lovelace for 2,000 SNEK"
         other = Block(110, [SECOND], fork="b")
         followed.kupo.blocks = [placed, other]
         version = followed.version(other.text)
@@ -200,13 +218,13 @@ def test_a_rollback_restores_the_orders_and_takes_back_the_spot():
 
 
 def placed_and_filled() -> tuple[Any, Any]:
-    """Return an order of Splash for 8 ADA, and its successor after 4 ADA bought 1,000 SNEK."""
-    before = splash(amount=8_000_000, **{"step output": 500})
-    after = before | {"amount": 4_000_000, "fee": 400_000}
-    coins = 20_000_000
+    """Return an order of Splash for 16 ADA, and its successor after 8 ADA bought 2,000 SNEK."""
+    before = splash(amount=16_000_000, **{"step output": 500})
+    after = before | {"amount": 8_000_000, "fee": 400_000}
+    coins = 30_000_000
     spent = output(SPLASH, datum(before), 77) | {"value": {"coins": coins, "assets": {}}}
-    # The fill takes 4 ADA, 0.1 ADA of the fee, and one step cost.
-    value = {"coins": coins - 4_700_000, "assets": {f"{TOKEN[0].hex()}.{TOKEN[1].hex()}": 1000}}
+    # The fill takes 8 ADA, 0.1 ADA of the fee, and one step cost.
+    value = {"coins": coins - 8_700_000, "assets": {f"{TOKEN[0].hex()}.{TOKEN[1].hex()}": 2000}}
     return spent, output(SPLASH, datum(after), 78) | {"value": value}
 
 
@@ -229,8 +247,8 @@ def test_pairs_and_spots_do_not_depend_on_when_a_process_started():
             assert other.index == version.index
             assert other.orders == version.orders
             assert other.skipped == version.skipped
-    assert len(version.index) == 18
-    assert len([book for book in version.index.values() if book.spot is not None]) == 3
+    assert len(version.index) == 12
+    assert len([book for book in version.index.values() if book.spot is not None]) == 1
 
 
 @pytest.mark.decision(32)
@@ -262,7 +280,7 @@ def test_an_order_expires_by_the_clock_also_while_kupo_cannot_be_read():
         version = followed.source.last
         assert version is not None
         assert orders(version) == set()
-        assert (version.index.as_of, list(version.skipped.values())) == (block.text, ["expired"])
+        assert (version.index.as_of, [one.reason for one in version.skipped.values()]) == (block.text, ["expired"])
 
 
 # What fails
@@ -274,7 +292,7 @@ def test_an_order_expires_by_the_clock_also_while_kupo_cannot_be_read():
         ("error", "status 200, got 500"),
         ("closed", "disconnected without sending"),
         ("cut", "peer closed connection"),
-        ("another body", "must be a list of matches"),
+        ("another body", "must be a list"),
         ("another match", "is not valid"),
         ("disconnected", "not connected to its node"),
     ],
@@ -284,11 +302,11 @@ def test_a_failing_kupo_changes_nothing(failure: str, reason: str):
     with following(first) as followed:
         version = followed.version(first.text)
         followed.kupo.failure, followed.kupo.blocks = failure, [first, second]
-        message = followed.failure()
-        assert reason in message
+        problem = followed.failure()
+        assert reason in problem
         last = followed.source.last
         assert last is not None
-        assert (last.index is version.index, last.problem) == (True, f"cannot be read: {message}")
+        assert (last.index is version.index, last.problem) == (True, problem)
         followed.kupo.failure = ""
         assert orders(followed.version(second.text)) == {id_of(FIRST), id_of(SECOND)}
 
@@ -296,14 +314,15 @@ def test_a_failing_kupo_changes_nothing(failure: str, reason: str):
 @pytest.mark.decision(31)
 def test_a_kupo_that_is_syncing_has_no_version():
     with following(failure="syncing") as followed:
-        assert followed.next() == NoVersion("is still reading the chain")
+        followed.until(NoVersion("is still reading the chain"))
         followed.kupo.failure = ""
-        assert followed.next() == NoVersion("has no block yet")
+        followed.until(NoVersion("has no block yet"))
         followed.kupo.blocks = [block := Block(100, [FIRST])]
         version = followed.version(block.text)
         followed.kupo.failure = "syncing"
-        assert followed.next() == NoVersion("is still reading the chain")
-        assert followed.source.last is version
+        assert followed.failure() == "is still reading the chain"
+        assert followed.source.last is not None
+        assert followed.source.last.index is version.index
 
 
 @pytest.mark.parametrize("failure", ["quoted", "weak", "no header"])
@@ -315,18 +334,6 @@ def test_a_proxy_may_change_the_tags(failure: str):
         assert orders(followed.version(second.text)) == {id_of(FIRST), id_of(SECOND)}
 
 
-def test_a_dolos_has_orders_and_no_spots(caplog: pytest.LogCaptureFixture):
-    """It knows no spent outputs: everything is read each time, and the log says so once."""
-    first, second = Block(100, [PLACED]), Block(120, [PARTLY_FILLED], {id_of(PLACED): FILLED})
-    with following(first, is_dolos=True) as followed:
-        followed.version(first.text)
-        followed.kupo.blocks = [first, second]
-        version = followed.version(second.text)
-        assert orders(version) == {id_of(PARTLY_FILLED)}
-        assert version.index.order_book(PAIR).spot is None
-    assert len([one for one in caplog.messages if "knows no spent outputs" in one]) == 1
-
-
 @pytest.mark.decision(24)
 def test_a_skipped_output_is_no_record_and_is_counted_in_one_line_of_the_log(caplog: pytest.LogCaptureFixture):
     """Everybody can pay an output with any datum to a script: it must not make the as_of of a market unknown."""
@@ -336,7 +343,8 @@ def test_a_skipped_output_is_no_record_and_is_counted_in_one_line_of_the_log(cap
     with caplog.at_level(logging.INFO), following(block) as followed:
         version = followed.version(block.text)
         assert version.invalid == frozenset()
-        assert version.skipped == {id_of(broken): "unknown datum", id_of(empty): "budget exhausted"}
+        reasons = {key: (one.reason, one.field) for key, one in version.skipped.items()}
+        assert reasons == {id_of(broken): ("unknown datum", "amount"), id_of(empty): ("budget exhausted", "")}
         assert followed.source.rejected == 0
         followed.next()
         followed.kupo.blocks = [block, Block(120, [other])]
@@ -353,12 +361,12 @@ def test_listed_pairs_have_their_own_base():
     with serving(Kupo([Block(100, [FIRST])])) as kupo:
         other = Pair(AssetId(bytes(28), b"OTHER"), ADA)
         for only, expected in (False, {other, PAIR}), (True, {other}):
-            source = KupoSource(kupo.url, [other], only=only)
+            source = KupoSource(kupo.url, Selection(pairs=[other], only=only))
             with closing(source.versions(Event())) as versions:
                 version = next(versions)
             assert isinstance(version, Version)
             assert set(version.index) == expected
-        inverse = KupoSource(kupo.url, [Pair(ADA, PAIR.base)], only=True)
+        inverse = KupoSource(kupo.url, Selection(pairs=[Pair(ADA, PAIR.base)], only=True))
         with closing(inverse.versions(Event())) as versions:
             version = next(versions)
         assert isinstance(version, Version)
@@ -369,7 +377,7 @@ def test_listed_pairs_have_their_own_base():
 
 
 def test_an_exchange_of_the_user_is_read_beside_the_others():
-    mine = Exchange("Mine", "11" * 28, shadowbook_module.SHADOWBOOK, shadowbook_module.shadowbook)
+    mine = Exchange("Mine", "11" * 28, SHADOWBOOK_LAYOUT, shadowbook_offers)
     order = output(mine.script, datum(shadowbook()), 5)
     with serving(Kupo([Block(100, [FIRST, order])])) as kupo, open_feed(f"kupo:{kupo.url}", exchanges=[mine]) as feed:
         feed.read()
@@ -379,7 +387,182 @@ def test_an_exchange_of_the_user_is_read_beside_the_others():
     }
 
 
-def test_two_exchanges_have_different_scripts():
-    """Otherwise the outputs of the script would have two layouts, of which one would hide the other."""
-    with pytest.raises(FeedError, match=f"^kupo:http://h cannot be opened: two exchanges have the script {SPLASH}$"):
-        open_feed("kupo:http://h", exchanges=[Exchange("Mine", SPLASH, splash_module.SPLASH, splash_module.splash)])
+def test_an_exchange_of_the_user_replaces_one_with_the_same_script():
+    """So the executors of Splash can be configured."""
+    cheap = output(SPLASH, datum(splash(**{"step cost": 350_000})), 6)
+    with serving(Kupo([Block(100, [cheap])])) as kupo:
+        with open_feed(f"kupo:{kupo.url}") as feed:
+            feed.read()
+        assert feed.skipped_by_reason == {"step cost too low": 1}
+        with open_feed(f"kupo:{kupo.url}", exchanges=[splash_exchange(least_step_cost=350_000)]) as feed:
+            feed.read()
+        assert list(feed.venue_orders or {}) == [id_of(cheap)]
+
+
+# What Kupo says of itself
+
+PATTERNS = [exchange.pattern for exchange in EXCHANGES if "mainnet" in exchange.networks]
+
+
+def test_an_exchange_whose_outputs_are_not_indexed_is_named():
+    """Its pairs would be missing without a word. The others are shown, and the feed has a problem."""
+    with following(block := Block(100, [FIRST]), patterns=[one for one in PATTERNS if one != PATTERNS[1]]) as followed:
+        version = followed.version(block.text)
+        assert version.problem == f"does not index the outputs of Shadowbook ({SHADOWBOOK}/*)"
+        assert orders(version) == {id_of(FIRST)}
+
+
+def test_venues_can_be_left_out():
+    other = output(SHADOWBOOK, datum(shadowbook()), 5)
+    with serving(Kupo([Block(100, [FIRST, other])], patterns=[f"{SPLASH}/*"])) as kupo:
+        source = KupoSource(kupo.url, Selection(venues=("splash",)))
+        with closing(source.versions(Event())) as versions:
+            version = next(one for one in versions if isinstance(one, Version))
+        assert (orders(version), version.problem) == ({id_of(FIRST)}, None)
+
+
+OF_POLICIES = {one.pattern: f"{one.script}/*" for one in EXCHANGES if one.policy}
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [PATTERNS, ["*"], ["*/*"], [*PATTERNS, "addr1x", "{674}"], [OF_POLICIES.get(one, one) for one in PATTERNS]],
+)
+def test_patterns_of_others_and_wider_ones_do_not_matter(patterns: list[str]):
+    other = output("ab" * 28, datum(splash()), 77)
+    with following(block := Block(100, [FIRST, other]), patterns=patterns) as followed:
+        version = followed.version(block.text)
+        assert (orders(version), version.problem, version.skipped) == ({id_of(FIRST)}, None, {})
+
+
+@pytest.mark.parametrize("version", ["v2.11.0", "2.9.0-abc", "v1.0.0"])
+def test_a_kupo_that_is_too_old_is_named(version: str):
+    with following(Block(100, [FIRST]), version=version) as followed:
+        followed.until(NoVersion(f"is a Kupo {version}, which must be 2.12 or later"))
+
+
+def test_a_kupo_that_is_built_anew_with_fewer_patterns_is_read_anew():
+    """Otherwise the orders of the missing exchange would stay for ever."""
+    other = output(SHADOWBOOK, datum(shadowbook()), 5)
+    blocks = [Block(100, [FIRST, other]), Block(120)]
+    with following(*blocks[:1]) as followed:
+        assert orders(followed.version(blocks[0].text)) == {id_of(FIRST), id_of(other)}
+        followed.kupo.failure = "closed"
+        followed.failure()
+        followed.kupo.failure, followed.kupo.patterns = "", [f"{SPLASH}/*"]
+        followed.kupo.blocks = [Block(100, [FIRST]), Block(120)]
+        found = next(
+            one for one in islice(followed.versions, 1000) if isinstance(one, Version) and len(orders(one)) == 1
+        )
+        assert "Shadowbook" in str(found.problem)
+
+
+def test_a_rollback_reads_only_what_has_changed_and_is_logged_with_both_points(caplog: pytest.LogCaptureFixture):
+    blocks = [Block(100 + 20 * number, [output(SPLASH, datum(splash()), 10 + number)]) for number in range(6)]
+    other = Block(161, [PLACED], fork="b")
+    with following(blocks[0]) as followed:
+        for count in range(1, 7):
+            followed.kupo.blocks = blocks[:count]
+            followed.version(blocks[count - 1].text)
+        del followed.kupo.requests[:]
+        followed.kupo.blocks = [*blocks[:3], other]
+        assert len(orders(followed.version(other.text))) == 4
+        assert not [request for request in followed.kupo.requests if "unspent" in request]
+        assert followed.source.rollbacks == 1
+    assert [one for one in caplog.messages if "rolled back" in one] == [
+        f"{followed.source.name}: rolled back from 200.{blocks[5].hash}; the last block is 161.{other.hash}"
+    ]
+
+
+def test_a_busy_kupo_is_asked_again():
+    with following(block := Block(100, [FIRST]), busy=7) as followed:
+        version = followed.version(block.text)
+        assert (orders(version), version.problem) == ({id_of(FIRST)}, None)
+        followed.kupo.busy, followed.kupo.blocks = 10**6, [block, Block(120)]
+        assert followed.failure().endswith("must have status 200, got 503")
+
+
+def test_time_passes_while_kupo_does_not_respond():
+    """An order that has expired must not stay the best bid until the timeout."""
+    ends_at = int(NOW.timestamp() * 1000) + 5000
+    block = Block(100, [output(GENIUSYIELD, datum(geniusyield(end=Constructor(0, (ends_at,)))))])
+    released = Event()
+    with following(block) as followed:
+        assert len(orders(followed.version(block.text))) == 1
+
+        def hang(_: str) -> None:
+            released.wait(60)
+
+        followed.kupo.on_request = hang
+        followed.now += timedelta(seconds=6)
+        try:
+            followed.showing()
+        finally:
+            released.set()
+            followed.kupo.on_request = lambda _: None
+
+
+def test_a_datum_that_becomes_known_later_is_read():
+    block = Block(100, [FIRST, SECOND])
+    with following(block, unknown={FIRST["datum_hash"]}) as followed:
+        version = followed.version(block.text)
+        assert [one.reason for one in version.skipped.values()] == ["missing datum"]
+        followed.kupo.unknown, followed.kupo.blocks = set(), [block, later := Block(120)]
+        found = next(
+            one for one in islice(followed.versions, 1000) if isinstance(one, Version) and len(orders(one)) == 2
+        )
+        assert found.index.as_of == later.text
+
+
+# The time of a block
+
+
+@pytest.mark.decision(23)
+@pytest.mark.parametrize(
+    ("network", "slot", "time"),
+    [
+        ("mainnet", 4_492_800, datetime(2020, 7, 29, 21, 44, 51, tzinfo=UTC)),  # the first slot of Shelley
+        ("preprod", 86_400, datetime(2022, 6, 21, tzinfo=UTC)),
+        ("preview", 0, datetime(2022, 10, 25, tzinfo=UTC)),
+    ],
+)
+def test_a_version_is_published_at_the_time_of_its_block(network: str, slot: int, time: datetime):
+    """Slots and times of the genesis files of the networks. A node that lags is not fresh because it answers."""
+    order = output(CARDANOSWAPS, datum(cardanoswaps()), 5)
+    order["address"] = address(CARDANOSWAPS, network=int(network == "mainnet"))
+    with serving(Kupo([Block(slot, [order])])) as kupo, open_feed(f"kupo:{kupo.url}?network={network}") as feed:
+        feed.read()
+        assert feed.version is not None
+        assert feed.version.index.published_at == time
+        (found,) = (feed.venue_orders or {}).values()
+        assert (found.created_at, found.network) == (time, network)
+        assert feed.version.problem is None
+
+
+def test_another_network_and_a_time_of_the_future_are_problems():
+    order = output(SPLASH, datum(splash()), 5) | {"address": address(SPLASH, network=0)}
+    with following(block := Block(100, [order])) as followed:
+        problem = followed.version(block.text).problem
+        assert problem == f"is another network than mainnet: it has {order['address']}"
+    slot = int(NOW.timestamp()) - 1_591_566_291 + 200
+    with following(block := Block(slot, [FIRST])) as followed:
+        assert followed.version(block.text).problem == (
+            f"has a block of the future, slot {slot}: is its network mainnet?"
+        )
+
+
+def test_a_first_read_succeeds_beside_a_new_block_at_every_request():
+    created = [output(SPLASH, datum(splash(amount=10**6 + number)), 100 + number) for number in range(400)]
+    blocks = [Block(100 + number, [one]) for number, one in enumerate(created)]
+    kupo = Kupo(blocks[:50])
+
+    def grow(_: str) -> None:
+        kupo.blocks = blocks[: len(kupo.blocks) + 1]
+
+    kupo.on_request = grow
+    with serving(kupo):
+        followed = Followed(kupo)
+        with closing(followed.versions):
+            version = next(one for one in islice(followed.versions, 100) if isinstance(one, Version))
+    assert version.problem is None
+    assert len(orders(version)) == int(str(version.index.as_of).split()[1]) - 99
