@@ -10,47 +10,82 @@ from pathlib import Path
 from typing import Any
 
 import click
+from attrs import asdict
 
 from market_index.contract import NoResponse, Outcome, Report
 from market_index.contract import check as check_service
+from market_index_cli.console import counted
 from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, Failed, feed_errors
+from market_index_cli.logs import printable
 from market_index_cli.options import HEADERS, SECONDS, headers_of
+from market_index_feeds.checking import check_lines
 from market_index_feeds.http import Address
 from market_index_feeds.service_requests import sender
+from market_index_feeds.sources import kind_of
 
 
 @click.command
-@click.argument("source", metavar="SERVICE")
+@click.argument("source", metavar="SOURCE")
 @click.option(
     "--strict", is_flag=True, help="Let the decisions of this project bind, too, where the contract is silent."
 )
-@click.option("--seconds", default=120.0, show_default=True, metavar="SECONDS", type=SECONDS, help="Stop after a time.")
+@click.option(
+    "--seconds",
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=SECONDS,
+    help="Stop the requests to a service after a time.",
+)
 @HEADERS
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def check(source: str, *, strict: bool, seconds: float, headers: Path | None, as_json: bool) -> None:
-    """Check that SERVICE, a base URL, keeps the contract.
+    """Check a service, or the lines of a producer, against all rules.
 
-    Any service with the two endpoints is checked, in any language. Each rule is a line: passed, FAILED, a warning, or
-    not applicable, with the paragraph of the contract or the number of the decision that states it. Below a fault are
-    the request, what was expected, and what came. The requests only read: at most 2,000, one after the other.
+    SOURCE is the base URL of a service with the two endpoints, in any language. Each rule is a line: passed, FAILED, a
+    warning, or not applicable, with the paragraph of the contract or the number of the decision that states it. Below a
+    fault are the request, what was expected, and what came. The requests only read: at most 2,000, one after the other.
 
-    The command ends with 1 if a rule fails, and with 3 if the pair list cannot be read.
+    Or SOURCE is a file of order books, or of events of orders (orders:events.ndjson), or - (orders:-). All faults are
+    listed, not only the first one, each with its line. What an earlier fault explains is no fault.
+
+    The command ends with 1 if there is a fault, and with 3 if SOURCE cannot be read.
 
     \b
-    Example:
+    Examples:
       market-index check http://127.0.0.1:8000 --strict
+      market-index check orders:events.ndjson
     """
     with feed_errors():
-        address = Address(source, headers_of(headers))
-        try:
-            with sender(address, seconds=seconds) as send:
-                report = check_service(send, pause=lambda: time.sleep(0.5))
-        except NoResponse as error:
-            raise Failed(EXIT_FEED, f"{address.name}: {error}") from None
+        if kind_of(source).noun == "a service":
+            has_failed = _check_service(Address(source, headers_of(headers)), seconds, strict=strict, as_json=as_json)
+        else:
+            has_failed = _check_lines(source, as_json=as_json)
+    if has_failed:
+        sys.exit(EXIT_ABSENT)
+
+
+def _check_service(address: Address, seconds: float, *, strict: bool, as_json: bool) -> bool:
+    try:
+        with sender(address, seconds=seconds) as send:
+            report = check_service(send, pause=lambda: time.sleep(0.5))
+    except NoResponse as error:
+        raise Failed(EXIT_FEED, f"{address.name}: {error}") from None
     for line in [json.dumps(_json(report, strict=strict))] if as_json else _lines(report, strict=strict):
         click.echo(line)
-    if report.failed(strict=strict):
-        sys.exit(EXIT_ABSENT)
+    return bool(report.failed(strict=strict))
+
+
+def _check_lines(source: str, *, as_json: bool) -> bool:
+    faults = warnings = 0
+    for one in check_lines(source):
+        faults, warnings = faults + (not one.is_warning), warnings + one.is_warning
+        event = " ".join(filter(None, (one.event, one.order_id)))
+        text = f"{'warning: ' * one.is_warning}line {one.line}: {event}{': ' * bool(event)}{one.reason}"
+        click.echo(json.dumps(asdict(one)) if as_json else printable(text))
+    if not as_json:
+        click.echo(f"{counted(faults, 'fault')}, {counted(warnings, 'warning')}")
+    return bool(faults)
 
 
 def _lines(report: Report, *, strict: bool) -> Iterator[str]:

@@ -85,6 +85,10 @@ _SIDES: Final = {"base": Side.ASK, "quote": Side.BID}
 _Values: TypeAlias = Mapping[str, object]
 
 
+class Contradiction(InvalidOrderBook):
+    """A well-formed event that contradicts the state. The state does not change."""
+
+
 class Phase(Enum):
     """The phases of a feed of orders, and what each waits for; see the module docstring."""
 
@@ -150,7 +154,7 @@ class Blocks:
         try:
             if line.fault is not None:
                 raise InvalidOrderBook(line.fault)
-            self._apply(object_from_json(line.text))
+            self.apply(object_from_json(line.text))
         except MarketIndexError as error:
             self._reject(f"line {line.number}", error)
             if self.phase is not Phase.UNKNOWN:
@@ -164,9 +168,14 @@ class Blocks:
         self._unpaired.clear()
         self._applied, self._events = RestingOrders(), _Pending()
 
-    def _apply(self, values: _Values) -> None:
-        """Apply the next event. Raises `MarketIndexError`."""
-        for kind, (keys, apply) in self._KINDS.items():
+    def apply(self, values: _Values) -> None:
+        """Apply the next event.
+
+        Raises:
+            Contradiction: It contradicts the state.
+            MarketIndexError: It is malformed. Neither error changes the state.
+        """
+        for kind, (keys, apply) in self.KINDS.items():
             if kind in values:
                 if values.keys() != keys:
                     raise _wrong_keys(kind, keys, values)
@@ -174,7 +183,7 @@ class Blocks:
                     self.pending += 1
                     apply(self, values)
                 return
-        raise InvalidOrderBook(f"must have one of the keys {', '.join(self._KINDS)}, got {safe_repr(list(values))}")
+        raise InvalidOrderBook(f"must have one of the keys {', '.join(self.KINDS)}, got {safe_repr(list(values))}")
 
     def _place(self, values: _Values) -> None:
         """Create an order, or replace it by its unfilled part."""
@@ -194,7 +203,7 @@ class Blocks:
         if order_id in self._events.orders:
             is_there = self._events.orders[order_id] is not None
         if not (is_there or order_id in self._unpaired):
-            raise InvalidOrderBook(f"cannot remove order {safe_repr(order_id)}: there is no such order")
+            raise Contradiction(f"cannot remove order {safe_repr(order_id)}: there is no such order")
         self._events.orders[order_id] = None
 
     def _set_spot(self, values: _Values) -> None:
@@ -211,13 +220,17 @@ class Blocks:
     def _untrack(self, values: _Values) -> None:
         _require_true(values, "untrack")
         pair = _pair(values)
-        self._applied, self._events = self._events.applied_to(self._applied).untrack(pair), _Pending()
+        try:
+            untracked = self._events.applied_to(self._applied).untrack(pair)
+        except InvalidOrderBook as error:
+            raise Contradiction(str(error)) from None
+        self._applied, self._events = untracked, _Pending()
 
     def _commit(self, values: _Values) -> None:
         """Make all events since the previous block visible."""
         text = _block_text(values, "block")
         if text in self._blocks:
-            raise InvalidOrderBook(f"the text of a block must not repeat, got {safe_repr(text)} again")
+            raise Contradiction(f"the text of a block must not repeat, got {safe_repr(text)} again")
         self._blocks[text] = self._events.applied_to(self._applied, text)
         if len(self._blocks) > self._max_blocks:
             self._blocks.popitem(last=False)
@@ -228,7 +241,7 @@ class Blocks:
         """Undo all events since a block."""
         text = _block_text(values, "rollback")
         if text not in self._blocks:
-            raise InvalidOrderBook(f"block {safe_repr(text)} must be retained for a rollback to it")
+            raise Contradiction(f"block {safe_repr(text)} must be retained for a rollback to it")
         while next(reversed(self._blocks)) != text:
             self._blocks.popitem()
         self._show(text)
@@ -245,7 +258,7 @@ class Blocks:
         if self._lost in (None, _NO_RESET):
             self._lost = f"is reset since line {self._line}"
 
-    _KINDS: Final[Mapping[str, tuple[frozenset[str], Callable[[Blocks, _Values], None]]]] = {
+    KINDS: Final[Mapping[str, tuple[frozenset[str], Callable[[Blocks, _Values], None]]]] = {
         "place": (frozenset({"place", "base", "quote", "offered", "amount", "price"}), _place),
         "remove": (frozenset({"remove"}), _remove),
         "spot": (frozenset({"spot", "base", "quote"}), _set_spot),

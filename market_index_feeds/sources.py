@@ -434,6 +434,8 @@ LINES: Final = Kind("lines of order books", Contents.CHANGES, _open_lines)
 
 SQLITE: Final = Kind("a store", Contents.COPY, lambda opening: SqliteSource(opening.target), SqliteStore)
 
+EVENTS: Final = Kind("events of orders", Contents.STATES, _open_orders, prefix="orders:", options={"history": _BLOCKS})
+
 KINDS: Final = (
     LINES,
     SQLITE,
@@ -445,7 +447,7 @@ KINDS: Final = (
         prefix="replay:",
         options={"speed": _speed, "loop": partial(_flag, "loop")},
     ),
-    Kind("events of orders", Contents.STATES, _open_orders, prefix="orders:", options={"history": _BLOCKS}),
+    EVENTS,
     Kind(
         "the ledger",
         Contents.STATES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPResponse
@@ -17,6 +17,7 @@ import uvicorn
 from attrs import frozen
 from starlette.applications import Starlette
 
+from market_index.contract import Request, Response, Result, check
 from market_index_cli.server.http_server import Server
 from market_index_http import find_response
 from tests.apps import Composed
@@ -39,7 +40,18 @@ class HttpResponse:
 class Client:
     """A client with one keep-alive connection, to a port of this machine or to the path of a Unix socket."""
 
+    host = "test"
+
     def __init__(self, address: int | Path) -> None:
+        self._address = address
+        self._connect(address)
+
+    def reopen(self) -> None:
+        """Connect again, after a response that closes the connection."""
+        self.close()
+        self._connect(self._address)
+
+    def _connect(self, address: int | Path) -> None:
         if isinstance(address, int):
             self.socket = socket.create_connection(("127.0.0.1", address), timeout=DEADLINE_SECONDS)
             return
@@ -54,7 +66,8 @@ class Client:
     def request(self, target: str | bytes, method: str = "GET", headers: str = "") -> HttpResponse:
         """Send a request for `target`, which is not encoded, and return the response."""
         target = target if isinstance(target, bytes) else target.encode()
-        head = b"%s %s HTTP/1.1\r\nHost: test\r\n%s\r\n" % (method.encode(), target, headers.encode())
+        line = b"%s %s HTTP/1.1\r\n" % (method.encode(), target)
+        head = b"%bHost: %b\r\n%b\r\n" % (line, self.host.encode(), headers.encode())
         return self.send(head, method)
 
     def send(self, request: bytes, method: str = "GET") -> HttpResponse:
@@ -68,6 +81,26 @@ class Client:
 
     def close(self) -> None:
         self.socket.close()
+
+
+def sending(client: Client, prefix: str = "") -> Callable[[Request], Response]:
+    """Return what `market_index.contract.check` sends its requests with."""
+
+    def send(request: Request) -> Response:
+        headers = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+        found = client.request(prefix + request.target, request.method, headers)
+        if found.headers.get("connection") == "close":
+            client.reopen()
+        return Response(found.status, found.headers, found.body)
+
+    return send
+
+
+def broken_rules(client: Client, prefix: str = "") -> list[Result]:
+    """Return what a check finds in a service, decisions and hints included."""
+    report = check(sending(client, prefix))
+    assert report.stopped is None
+    return [one for one in report.results if one.failed]
 
 
 @frozen

@@ -150,10 +150,12 @@ def private_names(code: Code) -> Iterator[Import]:
 
 
 def media(code: Code) -> Iterator[Import]:
-    """Only `sources` imports media. A medium imports shared modules, but no other medium."""
+    """Only `sources` and `checking` import media. A medium imports shared modules, but no other medium."""
     for one in code:
         for medium in MEDIA:
-            may = one.importer == "market_index_feeds.sources" or is_within(one.importer, medium)
+            may = one.importer in {"market_index_feeds.checking", "market_index_feeds.sources"} or is_within(
+                one.importer, medium
+            )
             if is_within(one.module, medium) and not may:
                 yield one
 

@@ -10,7 +10,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.client import HTTPResponse
 from pathlib import Path
 
@@ -18,11 +18,12 @@ import pytest
 import trustme
 
 from market_index import LiveIndex
+from market_index.contract import check
 from market_index_http.operating import Health
 from tests.apps import composed
 from tests.feed_state import FeedState
 from tests.market_index_http.books import book
-from tests.service import served
+from tests.service import Client, sending, served
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "docs" / "deploy" / "nginx.conf"
@@ -104,6 +105,20 @@ def test_a_stream_passes_without_delay(live: LiveIndex, connection: ssl.SSLSocke
         assert b"event: %b\n" % event in lines
         response.readline()  # the data of the version
         live.publish(live.current[book(1).pair].apply(bids=[("0.00001", 7)]))
+
+
+def test_the_contract_holds_through_nginx(connection: ssl.SSLSocket):
+    class Proxied(Client):
+        host = "books.example"
+
+        def _connect(self, address: object) -> None:
+            plain = socket.socket(socket.AF_UNIX)
+            plain.settimeout(DEADLINE_SECONDS)
+            plain.connect(connection.getpeername())
+            self.socket = connection.context.wrap_socket(plain, server_hostname=self.host)
+
+    with closing(Proxied(0)) as client:
+        assert check(sending(client)).failed() == []
 
 
 def test_another_server_answers_while_this_one_is_not_ready(connection: ssl.SSLSocket, feed: FeedState):

@@ -53,7 +53,6 @@ def upper_name(identifier: str) -> str:
     return policy + colon + name.upper()
 
 
-@pytest.mark.decision(7, 9, 10, 11, 12, 15, 16, 17, 18, 20, 21)
 class Contract(RuleBasedStateMachine):
     """Publishes, retracts and requests. Every response must be that of the model."""
 
@@ -204,7 +203,7 @@ def served_for_the_machine() -> Iterator[None]:
         yield
 
 
-TestContract = Contract.TestCase
+TestContract = pytest.mark.decision(7, 9, 10, 11, 12, 15, 16, 17, 18, 20, 21)(Contract.TestCase)
 TestContract.settings = settings(settings(), max_examples=settings().max_examples // 2, stateful_step_count=20)
 
 
