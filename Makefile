@@ -40,10 +40,14 @@ serve: .venv/serve.installed ## serve sample order books that change, on http://
 ledger: .venv/ledger.installed ## serve order books of recorded outputs of the ledger, on http://127.0.0.1:8000 (MARKET_INDEX_PORT=9000 for another port)
 	@exec $(BIN)/python -m tests.feeds.ledger.stand_in $(BIN)/market-index serve
 
-browser: # install Chromium, node and faketime on Debian, for the tests of page, clients and clocks; without them these tests are skipped
+AXE := axe-core@4.14.1
+
+browser: # install Chromium, node, faketime and axe-core on Debian, for the tests of page, clients and clocks; without them these tests are skipped
 	@{ command -v chromium && command -v node && command -v faketime; } >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
 	  { export DEBIAN_FRONTEND=noninteractive; install='apt-get install -qq -y --no-install-recommends chromium nodejs faketime'; \
 	    $$install || { apt-get update -qq && $$install; }; } >/dev/null 2>&1 || true
+	@test -e .venv/npm/node_modules/axe-core || ! command -v npm >/dev/null || \
+	  npm install --silent --no-audit --no-fund --prefix .venv/npm $(AXE) >/dev/null 2>&1 || true
 
 # More workers than cores, because tests mostly wait for servers and processes.
 PYTEST_WORKERS := -n 5 --dist worksteal

@@ -16,6 +16,7 @@ from market_index_http.operating import Health
 from tests.apps import composed
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
+from tests.service import Service
 
 PAGE = Path(__file__).resolve().parents[1] / "market_index_cli" / "page" / "static"
 
@@ -71,12 +72,18 @@ def widest() -> OrderBook:
     )
 
 
-def app_with_page(live: LiveIndex, feed: FeedState | None = None, tokens: Tokens | None = None) -> Any:
+def app_with_page(live: LiveIndex, health: Health | None = None, tokens: Tokens | None = None) -> Any:
     """Return an app with the page, and the stream of changes, whose books were published just now."""
     freshness = evolve(live.current.freshness, published_at=datetime.now(UTC))
     live.update((), freshness=freshness)
     others = page_routes(live, tokens or Tokens())
-    return composed(live, stream=True, health=Health(feed or FeedState()), others=others)
+    return composed(live, stream=True, health=health or Health(FeedState()), others=others)
+
+
+def token_of(service: Service, asset: AssetId) -> tuple[str, int | None]:
+    """Return the name and the decimals of an asset in `/tokens`."""
+    [found] = [one for one in service.request("/tokens").json["tokens"] if one["id"] == str(asset)]
+    return found["name"], found["decimals"]
 
 
 def fixed(value: Fraction) -> str:

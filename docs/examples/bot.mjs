@@ -19,13 +19,12 @@ function onVersion(version) {
 
 /** The books are old until the next version: a bot would cancel its orders. */
 function onSilence(reason, milliseconds) {
-  console.error(`${reason.message} Next attempt in ${Math.round(milliseconds)} ms.`);
+  console.error(`${reason.message} ${milliseconds === null ? "" : `Next attempt in ${Math.round(milliseconds)} ms.`}`);
 }
 
 await client.follow(pairs, { onVersion, onSilence, signal: stopping.signal });
 
-const text = (value) => JSON.stringify(value, (_, one) => (typeof one === "bigint" ? `${one}` : one));
 for (const [pair, book] of books) {
   const served = await client.orderBook(book.base, book.quote);
-  console.log(`${pair}: ${text(served) === text(book) ? "equal" : "different"}`);
+  console.log(`${pair}: ${JSON.stringify(served) === JSON.stringify(book) ? "equal" : "different"}`);
 }

@@ -1,12 +1,14 @@
-"""What the page shows of all pairs beside the open book: best prices and liquidity, and the names of the assets."""
+"""What programs and people need of all pairs beside the books: the bodies of `/summary` and `/tokens`."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import Any, Final, final
 
-from market_index import AssetId, LiveIndex, MarketIndex, OrderBook, Pair, Side, format_price
+from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, Side
 from market_index.display import Tokens
 from market_index_cli.tokens import ticker
 from market_index_http.responses import Body
@@ -19,87 +21,138 @@ _POLICY_DIGITS: Final = 8
 
 @final
 class Overview:
-    """The bodies of `pairs.json` and `tokens.json`, for the current index.
+    """The bodies of `/summary` and `/tokens` for the current index, made once a version.
 
-    The row of a pair is computed once for each of its books, and the names of an asset once: a new version costs what
+    The row of a pair is computed once for each of its books, and the row of an asset once: a new version costs what
     changed. The first one takes a second for some thousand pairs, so the methods run in threads, one at a time.
     """
 
     def __init__(self, live: LiveIndex, tokens: Tokens) -> None:
         self._live = live
         self._tokens = tokens
-        self._registered = frozenset(token.asset for token in tokens.entries)
-        self._others = {token.asset: [*filter(None, (token.ticker, token.name))] for token in tokens.entries}
+        self._registered = frozenset((ADA, *(token.asset for token in tokens.entries)))
+        self._names = {token.asset: [*filter(None, (token.ticker, token.name))] for token in tokens.entries}
         self._index = MarketIndex()
-        self._rows: dict[Pair, str] = {}
-        self._assets: dict[AssetId, list[Any]] = {}
-        self._pairs = _body("[]")
+        self._pair_rows: dict[Pair, str] = {}
+        self._asset_rows: dict[AssetId, dict[str, Any]] = {}
+        self._pairs = self._summary_body()
+        self._assets = self._tokens_body()
         self._lock = Lock()
 
-    def pairs(self) -> Body:
-        """Return a JSON array with a row for each pair, in ledger order.
+    def summary(self) -> Body:
+        """Return the JSON `{"pairs": […]}` with a row for each pair, in ledger order.
 
-        A row has base, quote, spot, best bid, best ask, and liquidity (see `liquidity`), each null if it is missing.
+        A row has `base`, `quote`, `spot`, `best_bid`, `best_ask`, `spread`, the number of `bids` and `asks`, and
+        `liquidity` (see `liquidity`). Prices are texts as in the order book, and what is missing is null.
         """
         with self._lock:
-            index = self._live.current
-            changed, removed = index.changes_since(self._index)
-            self._index = index
-            for pair in removed:
-                del self._rows[pair]
-            self._rows |= {book.pair: _row(book) for book in changed}
-            if changed or removed:
-                self._pairs = _body(f"[{','.join([self._rows[pair] for pair in index])}]")
+            self._update()
             return self._pairs
 
     def tokens(self) -> Body:
-        """Return a JSON object with the assets of the tracked pairs, and whether there is a token registry.
+        """Return the JSON `{"has_registry": …, "tokens": […]}` with a row for each asset of the tracked pairs.
 
-        Each asset has its name, the digits to show beside it, its decimals or null, and the other texts to find it by.
+        A row has the `id`, the `name` to show, digits of the `policy` if the name alone could mean another asset, the
+        `decimals` or null, all `names` of the registry, and the CIP-14 `fingerprint`.
         """
         with self._lock:
-            assets = sorted({asset for pair in self._live.current for asset in (pair.base, pair.quote)})
-            self._assets = {asset: self._assets.get(asset) or self._asset(asset) for asset in assets}
-            rows = {str(asset): row for asset, row in self._assets.items()}
-        return _body(json.dumps({"hasRegistry": bool(self._registered), "assets": rows}, separators=(",", ":")))
+            self._update()
+            return self._assets
 
-    def _asset(self, asset: AssetId) -> list[Any]:
+    def _update(self) -> None:
+        index = self._live.current
+        changed, removed = index.changes_since(self._index)
+        if not (changed or removed):
+            return
+        self._index = index
+        has_other_pairs = bool(removed) or any(book.pair not in self._pair_rows for book in changed)
+        for pair in removed:
+            del self._pair_rows[pair]
+        self._pair_rows |= {book.pair: _row(book) for book in changed}
+        self._pairs = self._summary_body()
+        if has_other_pairs:
+            assets = sorted({asset for pair in index for asset in (pair.base, pair.quote)})
+            self._asset_rows = {asset: self._asset_rows.get(asset) or self._asset_row(asset) for asset in assets}
+            self._assets = self._tokens_body()
+
+    def _summary_body(self) -> Body:
+        return Body.constant(f'{{"pairs":[{",".join([self._pair_rows[pair] for pair in self._index])}]}}'.encode())
+
+    def _tokens_body(self) -> Body:
+        policies = _needed_policies(self._asset_rows, self._registered)
+        rows = [row | {"policy": policies[asset]} for asset, row in self._asset_rows.items()]
+        content = {"has_registry": bool(self._tokens.entries), "tokens": rows}
+        return Body.constant(json.dumps(content, separators=(",", ":")).encode())
+
+    def _asset_row(self, asset: AssetId) -> dict[str, Any]:
         label = self._tokens.label(asset)
-        if asset in self._registered:
-            name, _, beside = label.rpartition(" ")
-            name, beside = (name, beside) if name else (beside, "")
-        elif asset.is_ada:
-            name, beside = label, ""
+        if asset.is_ada:
+            name, policy = label, ""
+        elif asset in self._registered:
+            name, _, policy = label.rpartition(" ")
+            name, policy = (name, policy) if name else (policy, "")
         else:
             # The minter can choose both. What would look like an entry has the whole identifier beside it.
             imitates = label.endswith(str(asset))
-            name, beside = ticker(asset), str(asset) if imitates else f"{str(asset)[:_POLICY_DIGITS]}…"
-        return [name, beside, self._tokens.decimals(asset), self._others.get(asset, [])]
+            name, policy = ticker(asset), str(asset) if imitates else f"{str(asset)[:_POLICY_DIGITS]}…"
+        return {
+            "id": str(asset),
+            "name": name,
+            "policy": policy,
+            "decimals": self._tokens.decimals(asset),
+            "names": self._names.get(asset, []),
+            "fingerprint": asset.fingerprint,
+        }
+
+
+def _needed_policies(rows: Mapping[AssetId, Mapping[str, Any]], registered: Iterable[AssetId]) -> dict[AssetId, str]:
+    """Return the digits that each asset needs beside its name: none if no other asset has the name.
+
+    Beside a registry, a name that is not in it always has digits: the minter has chosen it.
+    """
+    trusted = frozenset(registered) if len(frozenset(registered)) > 1 else frozenset(rows)
+    folded = {asset: " ".join(row["name"].casefold().split()) for asset, row in rows.items()}
+    names = Counter(folded.values())
+    labels = Counter((folded[asset], row["policy"]) for asset, row in rows.items())
+
+    def needed(asset: AssetId, policy: str) -> str:
+        if asset in trusted and names[folded[asset]] == 1:
+            return ""
+        return policy if labels[folded[asset], policy] == 1 else str(asset)
+
+    return {asset: "" if asset.is_ada else needed(asset, row["policy"]) for asset, row in rows.items()}
 
 
 def liquidity(book: OrderBook) -> int | None:
-    """Return the lovelace of both sides within 2 % of the midpoint; None for a pair without ADA, or without a midpoint.
+    """Return the lovelace of both sides within 2 % of the midpoint; None for a pair without ADA or a midpoint.
 
-    Amounts of ADA can be compared between pairs.
+    Amounts of ADA can be compared between pairs. A crossed or locked book has no price near its midpoint: None.
 
     >>> from market_index import ADA
     >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
     >>> liquidity(OrderBook.from_levels(pair, bids=[("0.99", 100), ("0.5", 1)], asks=[("1.01", 100)]))
     200
     """
-    if not (book.pair.base.is_ada or book.pair.quote.is_ada):
+    if not (book.pair.base.is_ada or book.pair.quote.is_ada) or book.is_crossed or book.is_locked:
         return None
     found = [book.liquidity_within(side, LIQUIDITY_RATIO) for side in (Side.BID, Side.ASK)]
     return sum(int(one.base if book.pair.base.is_ada else one.quote) for one in found if one) if all(found) else None
 
 
 def _row(book: OrderBook) -> str:
-    best = (level and level.price for level in (book.best_bid, book.best_ask))
-    prices = [price and format_price(price) for price in (book.spot, *best)]
+    prices = {
+        "spot": book.spot,
+        "best_bid": book.best_bid and book.best_bid.price,
+        "best_ask": book.best_ask and book.best_ask.price,
+        "spread": book.spread,
+    }
     total = liquidity(book)
-    row = [str(book.pair.base), str(book.pair.quote), *prices, None if total is None else str(total)]
+    row = {
+        "base": str(book.pair.base),
+        "quote": str(book.pair.quote),
+        **{name: price if price is None else format(price, "f") for name, price in prices.items()},
+        "bids": len(book.bids),
+        "asks": len(book.asks),
+        "liquidity": None if total is None else str(total),
+    }
     return json.dumps(row, separators=(",", ":"))
-
-
-def _body(text: str) -> Body:
-    return Body.constant(text.encode())

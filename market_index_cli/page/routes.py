@@ -1,4 +1,4 @@
-"""The routes of the web page: one for each static file, the list of its pairs, and the names of their assets.
+"""The routes of the web page: one for each static file, `/summary` and `/tokens`.
 
 The page reads these, the order-book endpoint, the stream of changes and `/healthz`.
 """
@@ -39,20 +39,27 @@ _HEADERS: Final = (
 
 
 def page_routes(live: LiveIndex, tokens: Tokens) -> list[Route]:
-    """Return the route `/`, one for each file that the page loads, `/pairs.json` and `/tokens.json`.
+    """Return the route `/`, one for each file that the page loads, `/summary` and `/tokens`.
 
     The page uses only relative addresses, so it works below any path of a proxy.
 
     >>> [route.path for route in page_routes(LiveIndex(), Tokens())][:3]
-    ['/', '/book.js', '/chart.js']
+    ['/', '/assets.js', '/book.js']
     """
     contents = {file.name: file.read_bytes() for file in (files("market_index_cli.page") / "static").iterdir()}
     paths = {"/" if name == "index.html" else f"/{name}": name for name in contents}
-    overview = Overview(live, tokens)
     return [
         *(_file_route(path, contents[name], _headers(name)) for path, name in sorted(paths.items())),
-        exact_route("/pairs.json", _responder(overview.pairs)),
-        exact_route("/tokens.json", _responder(overview.tokens)),
+        *summary_routes(live, tokens),
+    ]
+
+
+def summary_routes(live: LiveIndex, tokens: Tokens) -> list[Route]:
+    """Return the routes `/summary` and `/tokens`, which the page, the JavaScript client and the terminal read."""
+    overview = Overview(live, tokens)
+    return [
+        exact_route("/summary", _responder(overview.summary)),
+        exact_route("/tokens", _responder(overview.tokens)),
     ]
 
 

@@ -11,10 +11,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from market_index import ADA, Freshness, LiveIndex, OrderBook, Pair
+from market_index import ADA, Freshness, LiveIndex, OrderBook, Pair, Side
 from market_index.display import Token, Tokens
-from market_index_cli.tokens import ticker
-from tests.browser.visit import ladder_rows, number, visited, visiting
+from market_index_cli.tokens import Display, ticker
+from market_index_http.operating import Health
+from tests.browser.visit import axe, ladder_rows, number, visited, visiting
 from tests.feed_state import FeedState
 from tests.page import HOSTILE_NAMES, SNEK, SNEK_ADA, app_with_page, sample, token, widest
 from tests.service import Restartable, served
@@ -32,12 +33,12 @@ def test_the_first_readable_book_is_shown_and_each_change_of_it(browser: Browser
     with visited(browser, live, expected="net::ERR_") as visit:
         page = visit.open_live()
         visit.becomes(visit.pairs, ["ADA/CROSSED", "SNEK/ADA"])
-        visit.shows("h2", "SNEK/ADA")
+        visit.shows("#title", "SNEK/ADA")
         visit.becomes(visit.ladder, ladder_rows(BOOK))
         assert page.url.endswith(f"#base={SNEK}&quote=ADA")
-        page.evaluate("document.querySelector('[data-price=\"3\"]').isKept = true")
+        page.evaluate("document.querySelector('.bids tr:last-child').isKept = true")
         # The list, too, has the price of the stream.
-        page.route("**/pairs.json", lambda route: route.abort())
+        page.route("**/summary", lambda route: route.abort())
         following = BOOK.apply(bids=[("4", 0), ("3.5", 12)], asks=[("5", 31)], spot="5")
         live.publish(following)
         # Two rows are marked: the new level, and the one whose amount grew.
@@ -45,14 +46,15 @@ def test_the_first_readable_book_is_shown_and_each_change_of_it(browser: Browser
         visit.becomes(visit.ladder, ladder_rows(following))
         visit.shows(".changed-at", re.compile("^changed "))
         visit.becomes(lambda: visit.facts().get("Spot"), "5")
+        visit.is_visible('.facts [data-move="up"]')
         visit.becomes(page.locator("#list .spot").all_text_contents, ["6", "5"])
-        page.unroute("**/pairs.json")
-        visit.becomes(lambda: page.evaluate("document.querySelector('[data-price=\"3\"]').isKept"), True)
+        page.unroute("**/summary")
+        visit.becomes(lambda: page.evaluate("document.querySelector('.bids tr:last-child').isKept"), True)
         # Another first pair does not replace what the visitor reads.
         live.publish(CROSSED.apply(bids=[("6", 0), ("4", 1)]), OTHER)
         visit.poll()
         visit.becomes(lambda: len(visit.pairs()), 3)
-        visit.shows("h2", "SNEK/ADA")
+        visit.shows("#title", "SNEK/ADA")
 
 
 def test_the_list_rounds_the_best_prices_as_the_open_book_does(browser: Browser):
@@ -78,7 +80,7 @@ def test_a_level_changes_on_the_page_and_again_after_a_restart_without_a_reload(
             visit.becomes(visit.ladder, ladder_rows(BOOK))
             server.stop()
             visit.poll()
-            visit.contains("#alert", "The service cannot be reached. No response since ")
+            visit.contains("#alert", "The service cannot be reached: Failed to fetch. No response since ")
             visit.shows("#connection", "No answer")
             visit.becomes(visit.ladder, ladder_rows(BOOK))
             visit.is_visible("article.old")
@@ -98,19 +100,26 @@ def test_a_level_changes_on_the_page_and_again_after_a_restart_without_a_reload(
 
 
 @pytest.mark.thorough
-def test_every_book_is_shown_exactly(browser: Browser):
-    books = [*sample(), widest()]
+def test_every_book_is_shown_as_on_the_terminal(browser: Browser):
+    books, display = [*sample(), widest()], Display(is_exact=False)
     with visited(browser, LiveIndex(books)) as visit:
         for book in books:
             page = visit.open(book.pair)
-            visit.shows("h2", f"{ticker(book.pair.base)}/{ticker(book.pair.quote)}")
-            page.get_by_role("combobox", name="Price step").select_option("every digit")
-            visit.becomes(visit.ladder, ladder_rows(book))
-            bid, ask = book.best_bid, book.best_ask
-            for fact, value in (("Spot", book.spot), ("Best bid", bid and bid.price), ("Best ask", ask and ask.price)):
-                expected = ("none yet" if fact == "Spot" else "none") if value is None else number(Fraction(value))
-                visit.becomes(lambda fact=fact: visit.facts().get(fact), expected)  # type: ignore[misc]  # a default has no type
-            visit.is_visible(".chart", expected=bool(bid or ask))
+            visit.shows("#title", f"{ticker(book.pair.base)}/{ticker(book.pair.quote)}")
+            grouped = display.grouped(book)
+            sides = [*((Side.ASK, one) for one in reversed(grouped.asks)), *((Side.BID, one) for one in grouped.bids)]
+            prices = [display.level_price(book.pair, one, side) for side, one in sides]
+            visit.becomes(lambda: [row[0] for row in visit.ladder()], prices)
+            best = [(book.best_bid, Side.BID), (book.best_ask, Side.ASK)]
+            facts = [display.price(book.pair, book.spot), *(display.best_price(book.pair, *one) for one in best)]
+            found = [visit.facts().get(name) for name in ("Spot", "Best bid", "Best ask")]
+            assert found == [one if one != "-" else none for one, none in zip(facts, NONE, strict=True)]
+            visit.is_visible(".chart", expected=bool(book.bids or book.asks))
+            # The exact prices and amounts are those of the row that is pointed at.
+            if book.bids:
+                page.locator(".bids tr[style]").first.hover()
+                title = page.locator(".bids tr[style]").first.get_attribute("title") or ""
+                assert f"{number(Fraction(book.bids[0].price))}: {book.bids[0].accumulated_liquidity:,}" in title
 
 
 @pytest.mark.thorough
@@ -124,10 +133,11 @@ def test_a_browser_that_is_too_old_is_named_the_ones_that_are_not(browser: Brows
         assert visit.ladder() == []
 
 
+NONE = ("none yet", "none", "none")
 VISIBLE_ROWS = """() => {
   const { top, bottom } = document.querySelector(".levels").getBoundingClientRect();
   const isVisible = (row) => row.getBoundingClientRect().top >= top && row.getBoundingClientRect().bottom <= bottom;
-  return ["asks", "bids"].map((side) => [...document.querySelectorAll(`.${side} tr`)].filter(isVisible).length);
+  return ["asks", "bids"].map((side) => [...document.querySelectorAll(`.${side} tr[style]`)].filter(isVisible).length);
 }"""
 
 
@@ -140,50 +150,62 @@ def test_both_sides_are_visible_around_the_middle_until_the_visitor_scrolls_away
     live = LiveIndex([book])
     with visited(browser, live) as visit:
         page = visit.open_live(SNEK_ADA)
-        visit.has(".ladder tr[data-price]", 80)
+        visit.has(".ladder tr[style]", 80)
         shown_asks, shown_bids = page.evaluate(VISIBLE_ROWS)
         assert min(shown_asks, shown_bids) >= 5
         assert abs(shown_asks - shown_bids) <= 2, "the header may cover one"
         # Rows above the middle do not move it.
         live.publish(book := book.apply(asks=[(f"1000.{number}", 1) for number in range(1, 9)]))
-        visit.has(".ladder tr[data-price]", 88)
+        visit.has(".ladder tr[style]", 88)
         assert page.evaluate(VISIBLE_ROWS) == [shown_asks, shown_bids]
         page.evaluate("document.querySelector('.levels').scrollTop = 0")
         live.publish(book.apply(bids=[("900", 11)]))
-        visit.becomes(visit.marked, ["900"])
+        visit.becomes(lambda: "900" in visit.marked(), True)
         assert page.evaluate("document.querySelector('.levels').scrollTop") == 0
 
 
 @pytest.mark.thorough
-def test_an_order_a_price_of_the_chart_and_an_exact_number_are_read_out(browser: Browser):
-    with visited(browser, LiveIndex([BOOK])) as visit:
+def test_an_order_is_understood_as_it_is_typed_and_a_level_fills_it_in(browser: Browser):
+    other = OrderBook.from_levels(Pair(token(b"OTHER"), ADA), bids=[("1", 1)])
+    live = LiveIndex([BOOK, other])
+    with visited(browser, live) as visit:
         page, unit = visit.open_live(SNEK_ADA), "smallest units of \u2068SNEK\u2069"
+        amount = page.get_by_role("textbox", name="Amount")
         before = page.locator(".ladder-panel").bounding_box()
-        page.get_by_role("textbox", name="Amount").fill("12")
-        visit.shows(
-            ".cost",
-            f"Buying 12 {unit} costs 60 lovelace: 5 on average, 0 % worse than the best price.",
-        )
+        amount.fill("12")
+        cost = "costs 60 lovelace before venue fees: 5 on average, 0 % worse than the best price."
+        visit.shows(".understood", f"= 12 {unit}")
+        visit.shows(".result", f"Buying 12 {unit} {cost}")
         assert page.locator(".ladder-panel").bounding_box() == before, "the levels do not move"
+        # Nothing is announced or wrong before the visitor leaves the field.
+        visit.shows(".announced", "")
+        amount.fill("1,500")
+        visit.shows(".result", "")
+        amount.blur()
+        visit.shows(".result", "1,500 has two meanings: type 1500 or 1.500.")
+        visit.shows(".announced", "1,500 has two meanings: type 1500 or 1.500.")
+        visit.becomes(lambda: amount.get_attribute("aria-invalid"), "true")
         page.get_by_role("combobox", name="Order").select_option("Sell")
-        visit.shows(
-            ".cost",
-            f"Selling 12 {unit} brings 46 lovelace: 3.83333333 on average, 4.17 % worse than the best price.",
-        )
-        page.locator(".chart").focus()
-        page.keyboard.press("ArrowLeft")
-        visit.shows(".readout", "Ask 5: buying 30 up to here costs 150, on average 5.")
-        page.keyboard.press("ArrowLeft")
-        visit.shows(".readout", "Bid 4: selling 10 up to here brings 40, on average 4.")
-        page.locator(".chart").click(position={"x": 70, "y": 100})
-        visit.shows(".readout", "Bid 3: selling 30 up to here brings 100, on average 3.33333.")
-        page.locator(".ladder tr[data-price='3']").click()
-        visit.shows(".exact", "3: 20")
-        page.locator("h2").click()
-        visit.shows(".exact", "")
-        # A price of one pair, or of one unit, is none of another.
-        page.get_by_role("combobox", name="Price step").select_option("every digit")
-        visit.contains(".readout", "Point at a price")
+        amount.fill("40")
+        page.get_by_role("combobox", name="Asset of the amount").select_option("lovelace")
+        average = "4 on average, 0 % worse than the best price."
+        visit.shows(".result", f"Selling 10 {unit} brings 40 lovelace before venue fees: {average}")
+        visit.contains(".announced", f"= 40 lovelace Selling 10 {unit}")
+        # An announcement is not repeated by each change of the book.
+        announced = page.locator(".announced").text_content()
+        live.publish(BOOK.apply(bids=[("4", 8)]))
+        visit.contains(".result", "Selling 11 ")
+        assert page.locator(".announced").text_content() == announced
+        page.locator(".bids tr[style]").last.click()
+        visit.becomes(amount.input_value, "28")
+        visit.contains(".result", f"Selling 28 {unit} brings 92 lovelace")
+        page.locator(".chart").click(position={"x": 300, "y": 100})
+        visit.becomes(amount.input_value, "30")
+        visit.contains(".result", f"Buying 30 {unit}")
+        # It is no amount of another token.
+        page.locator("#list a", has_text="OTHER").click()
+        visit.shows("#title", "OTHER/ADA")
+        visit.becomes(amount.input_value, "")
 
 
 @pytest.mark.thorough
@@ -195,18 +217,21 @@ def test_a_book_without_a_stream_is_polled_and_names_are_requested_once(browser:
     ):
         visit.page.route("**/stream?*", lambda route: route.abort())
         page = visit.open_live(SNEK_ADA)
-        visit.shows("#transport", "no stream: polled every 5 s")
+        visit.shows("#transport", "no stream: polled")
         live.publish(BOOK.apply(bids=[("4.5", 11)]))
         visit.poll()
         visit.becomes(visit.marked, ["4.5"])
-        assert sum(url.endswith("/tokens.json") for url in visit.requested) == 1
+        assert sum(url.endswith("/tokens") for url in visit.requested) == 1
         live.publish(OTHER)
         visit.poll()
         visit.becomes(lambda: len(visit.pairs()), 2)
-        assert sum(url.endswith("/tokens.json") for url in visit.requested) == 2, "an unknown asset has appeared"
+        assert sum(url.endswith("/tokens") for url in visit.requested) == 2, "an unknown asset has appeared"
         page.unroute("**/stream?*")
         visit.poll()
         visit.shows("#transport", "stream: each change as it happens")
+
+
+NAMES = "all => all.map((one) => one.firstChild.textContent)"
 
 
 @pytest.mark.thorough
@@ -216,15 +241,15 @@ def test_hostile_names_are_harmless_text(browser: Browser):
     names = [f"{ticker(pair.base)}/{ticker(pair.quote)}" for pair in pairs]
     with visited(browser, live) as visit:
         page = visit.open_live()
-        page.get_by_role("combobox", name="Sort").select_option("as on the ledger")
-        visit.becomes(visit.pairs, names)
+        visit.becomes(lambda: sorted(visit.pairs()), sorted(names))
         for number, pair in enumerate(pairs):
-            page.locator("#list a").nth(number).dispatch_event("click")
-            visit.becomes(page.locator("h2, code").all_text_contents, [names[number], str(pair.base), str(pair.quote)])
+            page.locator(f"#list a[data-key='{pair}']").dispatch_event("click")
+            visit.becomes(page.locator("code").all_text_contents, [str(pair.base), str(pair.quote)])
+            assert "/".join(page.locator("#title bdi").evaluate_all(NAMES)) == names[number]
         assert page.evaluate("document.x") is None
         assert page.locator("img, main script, nav script, #list svg").count() == 0
         # Each name is isolated, so that neither changes the direction of the other.
-        assert page.locator("h2 > bdi").count() == 2
+        assert page.locator("#title > bdi").count() == 2
 
 
 @pytest.mark.thorough
@@ -245,10 +270,9 @@ def test_pairs_are_found_ordered_and_remembered(browser: Browser):
         visit.shows("#count", "No pair matches.")
         page.fill("#search", "")
         visit.becomes(lambda: visit.pairs()[:3], ["a/ADA", "C/ADA", "D/ADA"])
-        page.get_by_role("combobox", name="Sort").select_option("as on the ledger")
-        visit.becomes(lambda: visit.pairs()[:3], ["C/ADA", "a/ADA", "D/ADA"])
+        page.get_by_role("combobox", name="Sort").select_option("by liquidity")
         page.reload()
-        visit.becomes(lambda: visit.pairs()[:3], ["C/ADA", "a/ADA", "D/ADA"])
+        visit.becomes(page.get_by_role("combobox", name="Sort").input_value, "liquidity")
 
 
 @pytest.mark.thorough
@@ -262,11 +286,11 @@ def test_the_keyboard_searches_and_everything_has_a_name(browser: Browser):
         page.keyboard.press("ArrowDown")
         page.keyboard.press("ArrowUp")
         page.keyboard.press("Enter")
-        visit.shows("h2", "SNEK/ADA")
+        visit.shows("#title", "SNEK/ADA")
         page.keyboard.press("/")
         page.keyboard.type("min/sn")
         page.keyboard.press("Enter")
-        visit.shows("h2", "MIN/SNEK")
+        visit.shows("#title", "MIN/SNEK")
         unnamed = page.locator("button, input, select, a").evaluate_all(
             "all => all.filter((one) => !(one.ariaLabel || one.textContent.trim() || one.labels?.length)).length"
         )
@@ -301,10 +325,14 @@ def test_a_link_has_the_step_and_a_reversed_pair_leads_to_the_other(browser: Bro
         visit.shows("#connection", "Not tracked")
         page.locator("#state a").click()
         visit.becomes(visit.ladder, ladder_rows(BOOK))
-        page.get_by_role("combobox", name="Price step").select_option("every digit")
-        visit.becomes(lambda: page.url.partition("#")[2], f"base={SNEK}&quote=ADA&step=every")
-        page.goto(f"{page.url.removesuffix('every')}2")
-        visit.becomes(lambda: [row[1] for row in visit.ladder()], ["6", "4", "2"])
+        # A step of 1 or less changes no price, and one of 5 would leave none.
+        options = page.get_by_role("combobox", name="Price step").locator("option")
+        visit.becomes(lambda: options.all_text_contents()[:2], ["finest", "2"])
+        page.get_by_role("combobox", name="Price step").select_option("2")
+        visit.becomes(lambda: page.url.partition("#")[2], f"base={SNEK}&quote=ADA&step=2")
+        visit.becomes(lambda: [row[0] for row in visit.ladder()], ["6", "4", "2"])
+        # Key figures are never grouped.
+        assert [visit.facts()[name] for name in ("Best bid", "Best ask")] == ["4", "5"]
 
 
 @pytest.mark.thorough
@@ -327,12 +355,13 @@ def test_the_page_fits_any_screen_below_the_path_of_a_proxy(browser: Browser, wi
         # On a phone there is room for either the list or the book.
         visit.is_visible("#list", expected=width > 700)
         visit.fits()
-        page.get_by_role("combobox", name="Price step").select_option("every digit")
-        visit.fits()
         if width < 700:
             page.get_by_role("link", name="All pairs").click()
             visit.is_visible("#list")
             visit.is_visible("article", expected=False)
+
+
+HEADINGS = ["Price \u2068SNEK\u2069", "Amount \u2068ADA\u2069", "Value \u2068SNEK\u2069", "Total \u2068SNEK\u2069"]
 
 
 @pytest.mark.thorough
@@ -341,19 +370,20 @@ def test_whole_units_are_those_of_the_registry_until_the_visitor_wants_the_small
     tokens = Tokens([Token(SNEK, "SNEK", "Snek", 0)])
     with visited(browser, LiveIndex([book]), tokens=tokens) as visit:
         page = visit.open_live(book.pair)
-        visit.shows("h2", "ADA/SNEK 279c909f")
-        worth = ("6.1845 B", "1.0305 B", "7.215 B")
+        visit.shows("#title", "ADA/SNEK")
         visit.becomes(
             visit.ladder,
-            [("bid", "4,123,000,000", "1.5", worth[0], worth[0]), ("bid", "4,122,000,000", "0.25", worth[1], worth[2])],
+            [("4,123,000,000", "1.50", "6.1845 B", "6.1845 B"), ("4,122,000,000", "0.25", "1.0305 B", "7.2150 B")],
         )
+        visit.becomes(page.locator(".ladder thead th").all_text_contents, HEADINGS)
         page.get_by_role("combobox", name="Order").select_option("Sell")
-        page.get_by_role("textbox", name="Amount").fill("1.5")
-        trade = "Selling 1.5 \u2068ADA\u2069 brings 6,184,500,000 \u2068SNEK 279c909f\u2069"
-        visit.shows(".cost", f"{trade}: 4,123,000,000 on average, 0 % worse than the best price.")
+        amount = page.get_by_role("textbox", name="Amount")
+        amount.fill("1.5")
+        trade = "Selling 1.5 \u2068ADA\u2069 brings 6,184,500,000 \u2068SNEK\u2069 before venue fees"
+        visit.shows(".result", f"{trade}: 4,123,000,000 on average, 0 % worse than the best price.")
         page.get_by_role("checkbox", name="Smallest units").check()
-        rows = [("bid", "4,123", "1.5 M", worth[0], worth[0]), ("bid", "4,122", "250,000", worth[1], worth[2])]
-        visit.becomes(visit.ladder, rows)
+        visit.becomes(amount.input_value, "")
+        visit.becomes(lambda: [row[:2] for row in visit.ladder()], [("4,123", "1.50 M"), ("4,122", "0.25 M")])
         page.reload()
         visit.becomes(lambda: visit.facts().get("Spot"), "4,123.5")
 
@@ -361,7 +391,8 @@ def test_whole_units_are_those_of_the_registry_until_the_visitor_wants_the_small
 @pytest.mark.thorough
 def test_a_retracted_pair_and_a_silent_publisher_are_reported_until_they_return(browser: Browser):
     live, feed = LiveIndex([BOOK, OTHER]), FeedState()
-    with served(app_with_page(live, feed)) as service, visiting(browser, service.port) as visit:
+    health = Health(feed)
+    with served(app_with_page(live, health)) as service, visiting(browser, service.port, expected="503") as visit:
         visit.open_live(SNEK_ADA)
         live.retract(SNEK_ADA)
         visit.shows("#state", "This pair is no longer tracked. Its last order book is shown.")
@@ -371,14 +402,104 @@ def test_a_retracted_pair_and_a_silent_publisher_are_reported_until_they_return(
         feed.quiet_age = 300
         live.update([BOOK], freshness=Freshness("slot 145000000", datetime.now(UTC)))
         visit.poll()
-        visit.shows("#connection", "Quiet")
-        visit.contains("#alert", "The publisher is not publishing. The data shown may be out of date.")
+        # The operator has set no limit.
+        visit.is_live()
+        health.max_quiet = 60
+        visit.poll()
+        visit.shows("#connection", "Stale")
+        visit.contains("#age", "the publisher last published 300.0 seconds ago")
+        visit.contains("#alert", "The service reports that its books are not current.")
+        # Everything that is old looks old, and an old price is not in the title.
+        visit.is_visible("body.old #list")
+        visit.is_visible("article.old")
+        visit.becomes(visit.page.title, "SNEK/ADA (old) – Order books")
         visit.shows("#as-of", "as of slot 145000000")
         visit.shows("#state", "")
         feed.quiet_age = 0
         visit.poll()
         visit.is_live()
         visit.shows("#alert", "")
+        visit.becomes(visit.page.title, "SNEK/ADA 4.5 – Order books")
+
+
+@pytest.mark.thorough
+def test_a_frozen_service_does_not_answer_after_five_seconds(browser: Browser):
+    """Its connections stay open, and nothing arrives."""
+    with served(app_with_page(LiveIndex([BOOK]))) as service, visiting(browser, service.port) as visit:
+        page = visit.open_live(SNEK_ADA)
+        page.route("**/healthz", lambda _: None)
+        page.route("**/summary", lambda _: None)
+        page.route("**/stream?*", lambda _: None)
+        page.clock.run_for(2000)
+        visit.is_live()
+        # The stream sends a comment every two seconds of real time. This clock does not wait for them.
+        page.clock.run_for(5000)
+        visit.shows("#connection", "No answer")
+        visit.contains("#alert", "The service is silent. No response since ")
+        visit.is_visible("article.old")
+
+
+@pytest.mark.thorough
+def test_a_crossed_book_is_said_to_be_crossed(browser: Browser):
+    with visited(browser, LiveIndex([BOOK, CROSSED])) as visit:
+        page = visit.open_live(CROSSED.pair)
+        visit.contains(".sentence.warning", "The best bid, 6, is above the best ask, 5.")
+        row = page.locator("#list li", has_text="CROSSED")
+        visit.becomes(row.locator(".spread").text_content, "crossed")
+        visit.becomes(row.locator(".liquidity").text_content, "")
+        # No line of one side is below the area of the other.
+        names = page.locator(".chart path").evaluate_all(
+            "all => all.map(one => one.getAttribute('class').split(' ')[0])"
+        )
+        assert names == ["area", "area", "line", "line"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_axe_finds_no_violation(browser: Browser, width: int, scheme: str):
+    tokens = Tokens([Token(SNEK, "SNEK", "Snek", 0)])
+    settings = {"width": width, "color_scheme": scheme, "bypass_csp": True}
+    with visited(browser, LiveIndex([*sample(), BOOK, CROSSED]), tokens=tokens, **settings) as visit:
+        for pair in (None, SNEK_ADA, CROSSED.pair, Pair(ADA, ADA)):
+            page = visit.open(pair)
+            visit.becomes(page.locator("#connection").text_content, "Not tracked" if pair == Pair(ADA, ADA) else "Live")
+            visit.has("#list li", 14)
+            page.add_script_tag(path=axe())
+            found = page.evaluate(
+                "axe.run().then(({ violations }) => violations.map((one) => [one.id, one.nodes[0].html]))"
+            )
+            assert found == [], pair
+
+
+@pytest.mark.thorough
+def test_the_keyboard_reaches_the_book_and_going_back_keeps_the_place_of_the_list(browser: Browser):
+    books = [OrderBook.from_levels(Pair(token(b"T%02d" % n, n), ADA), bids=[("1", 1)]) for n in range(1, 60)]
+    with visited(browser, LiveIndex([BOOK, *books]), width=390, reduced_motion="reduce") as visit:
+        page = visit.open_live()
+        focused = "document.activeElement.id"
+        page.locator("#list a", has_text="T50").click()
+        visit.shows("#title", "T50/ADA")
+        assert page.evaluate(focused) == "title"
+        page.go_back()
+        visit.is_visible("#list")
+        visit.becomes(lambda: page.evaluate("scrollY > 1000"), True)
+        page.locator("#list a", has_text="SNEK").click()
+        # On a phone the best prices are above the fold.
+        visit.is_visible(".facts")
+        assert page.locator(".facts").evaluate("one => one.getBoundingClientRect().bottom") < 600
+        page.set_viewport_size({"width": 1280, "height": 800})
+        page.locator("#skip").press("Enter")
+        assert page.evaluate(focused) == "title"
+        # A key is only a shortcut outside fields, and can be turned off.
+        page.get_by_role("combobox", name="Order").press("/")
+        assert page.evaluate(focused) == "side"
+        page.locator("#title").press("/")
+        assert page.evaluate(focused) == "search"
+        page.get_by_role("checkbox", name="Key / searches").uncheck()
+        page.locator("#sort").evaluate("one => one.blur()")
+        page.keyboard.press("/")
+        assert page.evaluate(focused) != "search"
 
 
 HIDE = """hidden => {

@@ -7,13 +7,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from market_index import LiveIndex, OrderBook, Pair
 from market_index.display import Tokens
 from tests.page import app_with_page, fixed
 from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
+
+ROOT = Path(__file__).resolve().parents[2]
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -57,11 +62,8 @@ class Visit:
         return page
 
     def poll(self) -> None:
-        """Move the clock of the page by the interval of its health requests, the longest one.
-
-        If a request is in flight, the next one starts a real interval after its response.
-        """
-        self.page.clock.run_for(10_000)
+        """Move the clock of the page by the interval of its requests, but not by the silence that ends a stream."""
+        self.page.clock.run_for(4_900)
 
     def facts(self) -> dict[str, str]:
         return dict(
@@ -70,17 +72,17 @@ class Visit:
             )
         )
 
-    def ladder(self) -> list[tuple[str, str, str, str, str]]:
-        rows = self.page.locator(".ladder tr[data-price]").evaluate_all(
-            "all => all.map(row => [...row.children].map(cell => cell.textContent))"
+    def ladder(self) -> list[tuple[str, str, str, str]]:
+        rows = self.page.locator(".ladder tr[style]").evaluate_all(
+            "all => all.map(row => [...row.children].map(cell => cell.textContent.trim()))"
         )
-        return [(side, price, amount, value, total) for side, price, amount, value, total in rows]
+        return [(price, amount, value, total) for price, amount, value, total in rows]
 
     def marked(self) -> list[str]:
         """Return the prices of the rows that are marked as changed."""
         return list(
-            self.page.locator(".ladder tr[data-price]").evaluate_all(
-                "all => all.filter(row => row.getAnimations({ subtree: true }).length).map(row => row.dataset.price)"
+            self.page.locator(".ladder [data-change]").evaluate_all(
+                "all => all.map(row => row.firstElementChild.textContent.trim())"
             )
         )
 
@@ -126,6 +128,12 @@ class Visit:
             self.page.wait_for_timeout(20)
 
 
+def axe() -> Path:
+    """Return the script of axe-core, which `make browser` installs."""
+    path = ROOT / ".venv" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
+    return path if path.exists() else pytest.skip("axe-core is not installed: make browser")
+
+
 @contextmanager
 def visiting(browser: Browser, port: int, *, width: int = 1280, expected: str = "", **settings: Any) -> Iterator[Visit]:
     """Open a tab. At the end, the browser must have reported no message without the `expected` text."""
@@ -147,16 +155,17 @@ def visited(browser: Browser, live: LiveIndex, tokens: Tokens | None = None, **s
         yield visit
 
 
-def ladder_rows(book: OrderBook) -> list[tuple[str, str, str, str, str]]:
-    """Return the exact rows of the ladder of a book: asks above bids, the lowest ask next to the highest bid."""
-    rows: dict[str, list[tuple[str, str, str, str, str]]] = {"ask": [], "bid": []}
+def ladder_rows(book: OrderBook) -> list[tuple[str, str, str, str]]:
+    """Return the rows of the ladder of a book of short numbers: asks above bids, the best of each in the middle."""
+    rows: dict[str, list[tuple[str, str, str, str]]] = {"ask": [], "bid": []}
     for side, levels in (("ask", book.asks), ("bid", book.bids)):
         total = Fraction(0)
         for level in levels:
             value = Fraction(level.price) * level.accumulated_liquidity
             total += value
-            amount = f"{level.accumulated_liquidity:,}"
-            rows[side].append((side, number(Fraction(level.price)), amount, number(value), number(total)))
+            rows[side].append(
+                (number(Fraction(level.price)), f"{level.accumulated_liquidity:,}", number(value), number(total))
+            )
     return [*reversed(rows["ask"]), *rows["bid"]]
 
 

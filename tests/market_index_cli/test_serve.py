@@ -20,7 +20,7 @@ from market_index_feeds import Feed, Progress, open_store
 from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, running, started, untimed
 from tests.feeds.made_up import book, pair
 from tests.metrics import samples_of, scrape
-from tests.page import PAGE, SNEK
+from tests.page import PAGE, SNEK, token_of
 from tests.service import Client, HttpResponse
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -200,7 +200,7 @@ class TestVariables:
         service = configured.service
         assert service.pair_list().headers["cache-control"] == "max-age=7"
         assert service.request("/healthz").json["max_quiet_seconds"] == 1000
-        assert service.request("/tokens.json").json["assets"][str(SNEK)] == ["SNEK", "279c909f", 0, ["SNEK", "Snek"]]
+        assert token_of(service, SNEK) == ("SNEK", 0)
         assert service.order_book(str(SNEK), "ADA").json["spot"] == "4123.5", "the API has no human units"
         eventually(lambda: f'"GET {LIST} HTTP/1.1" 200 ' in configured.stderr)
 
@@ -228,12 +228,7 @@ def test_a_port_of_kubernetes_is_ignored():
 
 def test_without_a_feed_the_sample_is_served_with_labels(tmp_path: Path):
     with running(tmp_path, "--port", 0) as command:
-        assert command.service.request("/tokens.json").json["assets"][str(SNEK)] == [
-            "SNEK",
-            "279c909f",
-            0,
-            ["SNEK", "Snek"],
-        ]
+        assert token_of(command.service, SNEK) == ("SNEK", 0)
         assert untimed(command.stderr).startswith("sample:: 13 pairs, 0 records rejected\n")
 
 

@@ -25,6 +25,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from market_index import AssetId, Freshness, LiveIndex, MarketIndex, OrderBook, format_price, wire
+from market_index.display import Token, Tokens
 from market_index.strategies import (
     asset_ids,
     invalid_asset_id_texts,
@@ -33,6 +34,7 @@ from market_index.strategies import (
     order_books,
     prices,
 )
+from market_index_cli.page.routes import summary_routes
 from market_index_feeds import open_feed
 from market_index_http import create_app
 from market_index_http.operating import Health
@@ -42,6 +44,7 @@ from tests.feed_state import FeedState
 from tests.market_index_http.books import MIDDLE
 from tests.market_index_http.model import ORDER_BOOK, PAIR_LIST
 from tests.openapi import JSON, as_json, contract
+from tests.page import SNEK
 from tests.service import Client, Service, served
 
 CONTRACT = contract()
@@ -70,7 +73,9 @@ class WithShortStreams:
 def service(feed: FeedState) -> Iterator[Service]:
     live = LiveIndex(open_feed(SAMPLE).read().values())
     live.update([], freshness=Freshness("slot 145000000"))
-    app = composed(live, stream=True, health=Health(feed, max_stale=60), metrics=True, openapi=True)
+    others = summary_routes(live, Tokens([Token(SNEK, "SNEK", decimals=0)]))
+    health = Health(feed, max_stale=60)
+    app = composed(live, stream=True, health=health, metrics=True, openapi=True, others=others)
     app.adapter.add_middleware(WithShortStreams)
     with served(app) as service:
         yield service
@@ -104,7 +109,8 @@ def test_it_describes_every_route_of_the_app():
         return {route.path for route in app.routes if isinstance(route, Route)}
 
     assert {path for path in CONTRACT["paths"] if path.startswith("/trading-view/")} == paths(create_app(LiveIndex()))
-    whole = composed(LiveIndex(), stream=True, health=Health(), metrics=True, openapi=True)
+    others = summary_routes(LiveIndex(), Tokens())
+    whole = composed(LiveIndex(), stream=True, health=Health(), metrics=True, openapi=True, others=others)
     assert CONTRACT["paths"].keys() == paths(whole.adapter) - {"/openapi.json"}
 
 

@@ -2,7 +2,6 @@
 
 import * as exact from "./exact.js";
 import { part, setText, svgElement } from "./elements.js";
-import { averagePrice } from "./order.js";
 
 const HEIGHT = 320;
 const TOP = 40;
@@ -11,64 +10,50 @@ const RIGHT = 14;
 const DIGIT_WIDTH = 6.9;
 const REACH_FACTOR = 3n;
 const MAX_LEVELS = 3000;
-const ABOUT_READOUT = "Point at a price, touch it, or use the arrow keys: what an order up to there costs.";
+/** A label is the exact text of a round number. */
+const ALL_DIGITS = 64;
 
 export class DepthChart {
   #panel = part(".depth-panel");
   #drawing = part(".chart");
-  #readout = part(".readout");
-  #pointer = svgElement("line", { class: "pointer", y1: TOP, y2: HEIGHT - BOTTOM });
-  /** The levels that are drawn, by price, and the one that is read out; null without one. */
-  #levels = [];
-  #read = null;
   #outside = part(".outside");
+  #levels = [];
   #book = null;
-  #key = null;
   #scale = null;
   #width = 0;
 
-  constructor() {
+  /** `onLevel(level)` is called when the visitor selects the level next to a point. */
+  constructor(onLevel) {
     new ResizeObserver(([{ contentRect }]) => {
       if (Math.round(contentRect.width) === this.#width) return;
       this.#width = Math.round(contentRect.width);
       this.#draw();
     }).observe(this.#drawing);
     this.#drawing.setAttribute("height", HEIGHT);
-    for (const name of ["pointermove", "pointerdown"]) {
-      this.#drawing.addEventListener(name, ({ clientX }) => {
-        this.#pointAt(clientX - this.#drawing.getBoundingClientRect().left);
-      });
-    }
-    this.#drawing.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!step) return;
-      event.preventDefault();
-      const at = this.#levels.indexOf(this.#read);
-      const next = at < 0 ? this.#levels.findIndex(({ isAsk }) => isAsk) : at + step;
-      this.#readOut(this.#levels[Math.min(Math.max(next, 0), this.#levels.length - 1)]);
+    this.#drawing.addEventListener("click", ({ clientX }) => {
+      const at = clientX - this.#drawing.getBoundingClientRect().left;
+      const distances = this.#levels.map(({ shown }) => Math.abs(this.#scale.x(shown) - at));
+      onLevel(this.#levels[distances.indexOf(Math.min(...distances))]);
     });
   }
 
-  /** Show a book. No level is read out if the last book had another key, as in the ladder. */
-  update(book, key) {
-    if (key !== this.#key) this.#read = null;
-    [this.#book, this.#key] = [book, key];
+  show(book) {
+    this.#book = book;
     this.#draw();
   }
 
   #draw() {
     const book = this.#book;
-    this.#drawing.replaceChildren();
     this.#panel.hidden = !book || book.bids.length + book.asks.length === 0;
-    if (this.#panel.hidden || this.#width === 0) return;
+    if (this.#panel.hidden || this.#width === 0) return this.#drawing.replaceChildren();
     this.#drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
 
     const { low, high, bids, asks } = visibleLevels(book);
-    this.#levels = [...bids.toReversed(), ...asks];
+    this.#levels = [...bids, ...asks];
     const [bidTotal, askTotal] = [bids, asks].map((side) => side.at(-1)?.total ?? 0n);
     const most = bidTotal > askTotal ? bidTotal : askTotal;
     const values = exact.ticks(0n, most, 4);
-    const labels = values.map(exact.words);
+    const labels = values.map(exact.amount);
     const left = 10 + Math.max(...labels.map((label) => label.length)) * DIGIT_WIDTH;
     const width = this.#width - left - RIGHT;
     const floor = HEIGHT - BOTTOM;
@@ -76,35 +61,17 @@ export class DepthChart {
     const y = (total) => floor - (floor - TOP) * exact.position(total, 0n, most);
     this.#scale = { x, y, left, width, floor, low, high };
 
-    this.#drawing.append(
+    const [ofBids, ofAsks] = [shape(bids, "bids", this.#scale, left), shape(asks, "asks", this.#scale, left + width)];
+    this.#drawing.replaceChildren(
       ...values.flatMap((tick, number) => this.#valueTick(tick, labels[number])),
       ...priceLabels(low, high, width).flatMap(([tick, label]) => this.#priceTick(tick, label)),
-      ...steps(bids, "bids", this.#scale, left),
-      ...steps(asks, "asks", this.#scale, left + width),
-      ...(book.mid ? this.#mark("mid", book.mid, book.midText, 12) : []),
-      ...(book.spot ? this.#mark("spot", book.spot, book.spotText, 28) : []),
-      this.#pointer,
+      // In a crossed book the areas overlap: no line is below one.
+      ...ofBids.areas, ...ofAsks.areas, ...ofBids.lines, ...ofAsks.lines,
+      ...(book.mid ? this.#mark("mid", book.mid, 12) : []),
+      ...(book.spot ? this.#mark("spot", book.spot, 28) : []),
     );
-    this.#pointer.setAttribute("visibility", this.#read === null ? "hidden" : "visible");
-    if (this.#read === null) setText(this.#readout, ABOUT_READOUT);
-    else this.#pointAt(x(this.#read.value));
-
     const isCut = bids.length + asks.length < book.bids.length + book.asks.length;
     setText(this.#outside, isCut ? "Levels far from the middle are outside the chart." : "");
-  }
-
-  /** Read out the level that is next to a place. */
-  #pointAt(place) {
-    const distances = this.#levels.map(({ value }) => Math.abs(this.#scale.x(value) - place));
-    this.#readOut(this.#levels[distances.indexOf(Math.min(...distances))]);
-  }
-
-  #readOut(level) {
-    this.#read = level;
-    const x = this.#scale.x(level.value);
-    for (const name of ["x1", "x2"]) this.#pointer.setAttribute(name, x);
-    this.#pointer.setAttribute("visibility", "visible");
-    setText(this.#readout, readout(level, this.#book));
   }
 
   #valueTick(tick, label) {
@@ -127,10 +94,10 @@ export class DepthChart {
   }
 
   /** Return a line at a price with its name above; nothing for a price outside the chart. */
-  #mark(name, price, written, height) {
+  #mark(name, price, height) {
     const { x, floor, left, low, high } = this.#scale;
     if (price < low || price > high) return [];
-    const label = `${name} ${written}`;
+    const label = `${name} ${exact.price(price)}`;
     const room = (label.length * DIGIT_WIDTH) / 2;
     const at = x(price);
     const anchor = at + room > this.#width - 2 ? "end" : at - room < left ? "start" : "middle";
@@ -146,52 +113,45 @@ export class DepthChart {
  * far from the middle as the median are left out, because they would compress the others.
  */
 export function visibleLevels(book) {
-  const middle = book.mid ?? (book.bids[0] ?? book.asks[0]).value;
-  const distance = ({ value }) => (value > middle ? value - middle : middle - value);
+  const middle = book.mid ?? (book.bids[0] ?? book.asks[0]).shown;
+  const distance = ({ shown }) => (shown > middle ? shown - middle : middle - shown);
   // The best levels of a crossed book may be too far away to draw. The totals include them.
   const best = [book.bids, book.asks].map((side) => side.slice(0, MAX_LEVELS));
   const distances = best.flat().map(distance).sort(exact.compare);
   const reach = distances[Math.floor((distances.length - 1) / 2)] * REACH_FACTOR;
   const isNear = (level) => reach === 0n || distance(level) <= reach;
   const [bids, asks] = best.map((side) => side.filter(isNear));
-  const prices = [...bids, ...asks].map((level) => level.value).sort(exact.compare);
+  const prices = [...bids, ...asks].map((level) => level.shown).sort(exact.compare);
   let [low, high] = [prices[0], prices.at(-1)];
-  if (book.spot && isNear({ value: book.spot })) [low, , high] = [low, book.spot, high].sort(exact.compare);
+  if (book.spot && isNear({ shown: book.spot })) [low, , high] = [low, book.spot, high].sort(exact.compare);
   // The margin at each end is 5 % of the range; around a single price, half of that price.
   const margin = high === low ? high / 2n : (high - low) / 20n;
   return { low: low > margin ? low - margin : 0n, high: high + margin, bids, asks };
-}
-
-/** Return the sentence about a level: its price, and what a market order down to it, or up to it, trades. */
-export function readout({ isAsk, value, total, sum }, { units, write, writePrice }) {
-  const amount = units.amount(sum);
-  const average = averagePrice(total, amount, isAsk);
-  const [side, order, trade] = isAsk ? ["Ask", "buying", "costs"] : ["Bid", "selling", "brings"];
-  return `${side} ${exact.fitting(value)}: ${order} ${write(amount)} up to here ${trade} ` +
-    `${write(total)}, on average ${writePrice(average)}.`;
 }
 
 /** Return as many round prices as fit below the chart, each with its label. */
 function priceLabels(low, high, width) {
   for (let count = Math.floor(width / 60); count > 1; count -= 1) {
     const found = exact.ticks(low, high, count);
-    const written = found.map(exact.fitting);
+    const written = found.map((one) => exact.price(one, ALL_DIGITS));
     const longest = Math.max(...written.map((one) => one.length));
     if (found.length * (longest * DIGIT_WIDTH + 14) <= width) return found.map((tick, number) => [tick, written[number]]);
   }
   return [];
 }
 
-/** Return the step line of one side, the area below it, and its name. */
-function steps(levels, side, { x, y, floor }, end) {
-  if (levels.length === 0) return [];
-  let line = `M${x(levels[0].value).toFixed(1)} ${floor}`;
-  for (const level of levels) line += `H${x(level.value).toFixed(1)}V${y(level.total).toFixed(1)}`;
+/** Return the area of one side, and the step line above it with its name. */
+function shape(levels, side, { x, y, floor }, end) {
+  if (levels.length === 0) return { areas: [], lines: [] };
+  let line = `M${x(levels[0].shown).toFixed(1)} ${floor}`;
+  for (const level of levels) line += `H${x(level.shown).toFixed(1)}V${y(level.total).toFixed(1)}`;
   line += `H${end.toFixed(1)}`;
   const [anchor, name] = side === "bids" ? ["start", "Bids"] : ["end", "Asks"];
-  return [
-    svgElement("path", { class: `area ${side}`, d: `${line}V${floor}Z` }),
-    svgElement("path", { class: `line ${side}`, d: line }),
-    svgElement("text", { class: `side-name ${side}`, x: end, y: 12, "text-anchor": anchor }, name),
-  ];
+  return {
+    areas: [svgElement("path", { class: `area ${side}`, d: `${line}V${floor}Z` })],
+    lines: [
+      svgElement("path", { class: `line ${side}`, d: line }),
+      svgElement("text", { class: `side-name ${side}`, x: end, y: 12, "text-anchor": anchor }, name),
+    ],
+  };
 }

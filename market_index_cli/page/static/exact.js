@@ -3,6 +3,8 @@
 // A number is a BigInt in units of 10^-64, so it is added, subtracted and compared as it is, and multiplied by an integer.
 // No number of a book has more decimal places: a price has at most 28, and a registry moves the point by at most 19. The
 // amounts of the API are integers; `whole` makes numbers of them. Only `position` returns a float: a length on the screen.
+//
+// Three functions write a number for people: `exactly`, `price` and `amount`. `typed` reads what people type.
 
 const PLACES = 64;
 const ONE = 10n ** BigInt(PLACES);
@@ -10,10 +12,12 @@ const DECIMAL = /^(\d{1,64})(?:\.(\d{1,64}))?$/;
 const FRACTION_STEPS = 1n << 40n;
 const MAX_COEFFICIENT = 1n << 96n;
 const DIGITS = 6;
-const LEVEL_DIGITS = 9;
-const PERCENT_DIGITS = 3;
 const MAX_LENGTH = 16;
 const WORDS = { 6: "M", 9: "B", 12: "T" };
+const POWERS = { K: 3, M: 6, B: 9, T: 12 };
+const SPACED = /^[1-9]\d{0,2}(?:[ \u00a0\u202f]\d{3})+(?![\s\d])/u;
+const GROUPED = /^[1-9]\d{0,2}(?:(?:,\d{3}){2,}|(?:,\d{3})+\.\d*)$/;
+const NO_NUMBER = "The amount must be a number, such as 1500.5, 1,500.50 or 1.5 M.";
 
 /** Return the number of a price's text. */
 export function decimal(text) {
@@ -28,9 +32,9 @@ export function whole(integer) {
   return integer * ONE;
 }
 
-/** Return the integer of a number, rounded down. */
-export function floor(value) {
-  return value / ONE;
+/** Return the integer of a number from 0, rounded down, or up with `isUp`. */
+export function integer(value, isUp = false) {
+  return multiple(value, ONE, isUp) / ONE;
 }
 
 /** Return -1, 0 or 1, for sorting. */
@@ -58,48 +62,87 @@ export function text(value) {
   return (value < 0n ? "-" : "") + digits.slice(0, -PLACES) + (places && `.${places}`);
 }
 
-/** Return the text of a number with its digits before the point in groups of three. */
-export function grouped(value) {
+/** Write a number with every digit, those before the point in groups of three. */
+export function exactly(value) {
   const [digits, places] = text(value).split(".");
-  const groups = digits.replace(/\B(?=(?:\d{3})+$)/g, ",");
-  return places === undefined ? groups : `${groups}.${places}`;
+  return places === undefined ? inGroups(digits) : `${inGroups(digits)}.${places}`;
 }
 
-/** Return the text of a count, which is an integer of JavaScript. */
-export function counted(count) {
-  return grouped(whole(BigInt(count)));
+function inGroups(digits) {
+  return digits.replace(/\B(?=(?:\d{3})+$)/g, ",");
 }
 
-/** Return the exact text of a number, in words from a million on: `5 M`, `5 B`. */
-export function words(value) {
-  const power = Math.floor(magnitude(value) / 3) * 3;
-  return power in WORDS ? `${text(shifted(value, -power))} ${WORDS[power]}` : fitting(value);
+/**
+ * Write a price with so many significant digits: rounded half away from zero, or for a level down (bids) or up (asks), by
+ * `isUp`. It is `n×10ᵏ` if it would be long and that is shorter.
+ */
+export function price(value, digits = DIGITS, isUp = null) {
+  const step = lastDigit(value, digits);
+  const rounded = isUp === null ? nearest(value, step) : multiple(value, step, isUp);
+  const plain = exactly(rounded);
+  if (plain.length <= MAX_LENGTH) return plain;
+  const power = magnitude(rounded);
+  const raised = String(power).replace(/./g, (one) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[one] ?? "⁻");
+  const scientific = `${text(shifted(rounded, -power))}×10${raised}`;
+  return scientific.length < plain.length ? scientific : plain;
 }
 
-/** Return the text of an amount or a value that people read: six significant digits, in words from a million on. */
-export function readable(value) {
-  return words(rounded(value, DIGITS));
+/** Write an amount or a value with six significant digits, in words from a million on: `5 M`, `5 B`. */
+export function amount(value) {
+  const rounded = nearest(value, lastDigit(value));
+  const power = wordPower(rounded);
+  return power ? `${text(shifted(rounded, -power))} ${WORDS[power]}` : price(rounded);
 }
 
-/** Return the text of a price that people read: six significant digits. */
-export function readablePrice(value) {
-  return fitting(rounded(value, DIGITS));
+/**
+ * Return how the amounts of a column are written: all in the word of the median, and with as many decimal places as its six
+ * digits have, or fewer if no amount needs them. So their decimal points are in one line.
+ */
+export function columnOf(values) {
+  const median = values.toSorted(compare)[values.length >> 1] ?? 0n;
+  const power = wordPower(median);
+  const most = Math.max(DIGITS - 1 - magnitude(median) + power, 0);
+  let places = 0;
+  for (const value of values) while (places < most && value % 10n ** BigInt(PLACES + power - places)) places += 1;
+  return { power, places };
 }
 
-/** Return the text of a level's price: bids down, asks up. Far from the best price, it may have very many digits. */
-export function levelPrice(value, isUp) {
-  return fitting(multiple(value, lastDigit(value, LEVEL_DIGITS), isUp));
+/** Write an amount of a column; as `amount` if the column is not precise enough for it. */
+export function inColumn(value, { power, places }) {
+  const step = 10n ** BigInt(PLACES + power - places);
+  const count = nearest(value, step) / step;
+  if (count === 0n && value !== 0n) return amount(value);
+  const digits = String(count).padStart(places + 1, "0");
+  const point = digits.length - places;
+  return `${inGroups(digits.slice(0, point))}${places ? `.${digits.slice(point)}` : ""}${power ? ` ${WORDS[power]}` : ""}`;
 }
 
-/** Return a part of a number in percent, with three significant digits. */
+/** Write a part of a number in percent, with three significant digits. */
 export function percent(part, all) {
-  return `${fitting(rounded(quotient(100n * part, all), PERCENT_DIGITS))} %`;
+  return `${price(quotient(100n * part, all), 3)} %`;
 }
 
-/** Return the number of an amount that people type, such as `1,234.5`; null if it is none. */
+/** Write a count, which is an integer of JavaScript. */
+export function counted(count) {
+  return exactly(whole(BigInt(count)));
+}
+
+/**
+ * Return the number of an amount that people type (decision 41): `1500.5`, `1,234,567`, `1,500.25`, `1 500`, `1,5`, `.5`,
+ * `1.5 M`. Throws a SyntaxError, with a sentence for the visitor, if it is none or has two meanings.
+ */
 export function typed(text) {
-  const plain = text.replace(/[,\s_]/g, "");
-  return DECIMAL.test(plain) ? decimal(plain) : null;
+  const [, entered, word] = /^\s*(.*?)\s*([KMBT]?)\s*$/su.exec(text);
+  const isSpaced = SPACED.test(entered);
+  const digits = isSpaced ? entered.replace(/\s/gu, "") : entered;
+  if (isSpaced ? /,\d{3}$/.test(digits) : /^[1-9]\d{0,2},\d{3}$/.test(digits)) {
+    const [one, other] = ["", "."].map((mark) => `${digits.replace(",", mark)} ${word}`.trim());
+    throw new SyntaxError(`${text.trim()} has two meanings: type ${one} or ${other}.`);
+  }
+  const plain = !isSpaced && GROUPED.test(digits) ? digits.replaceAll(",", "") : digits.replace(",", ".");
+  if (!/^(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})$/.test(plain)) throw new SyntaxError(NO_NUMBER);
+  const [before, places] = plain.split(".");
+  return shifted(decimal(`${before || "0"}.${places || "0"}`), POWERS[word] ?? 0);
 }
 
 /** Return one unit of the last significant digit of a number, by default of the sixth one. */
@@ -119,25 +162,20 @@ export function isPrice(value) {
   return value > 0n && places.length <= 28 && BigInt(digits + places) < MAX_COEFFICIENT;
 }
 
+/** Return the power of ten of the word of a number; 0 without one. */
+function wordPower(value) {
+  const power = Math.floor(magnitude(value) / 3) * 3;
+  return power in WORDS ? power : 0;
+}
+
 /** Return the power of ten of the first digit. */
 function magnitude(value) {
   return value === 0n ? 0 : String(value).replace("-", "").length - 1 - PLACES;
 }
 
-/** Return a number with so many significant digits, rounded half away from zero. */
-function rounded(value, digits) {
-  const step = lastDigit(value, digits);
+/** Return the multiple of a step that is nearest to a number, half away from zero. */
+function nearest(value, step) {
   return ((value + (value < 0n ? -step : step) / 2n) / step) * step;
-}
-
-/** Return the text of a number with its digits in groups; as `n×10ᵏ` if it would be long and that is shorter. */
-export function fitting(value) {
-  const plain = grouped(value);
-  if (plain.length <= MAX_LENGTH) return plain;
-  const power = magnitude(value);
-  const raised = String(power).replace(/./g, (one) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[one] ?? "⁻");
-  const scientific = `${text(shifted(value, -power))}×10${raised}`;
-  return scientific.length < plain.length ? scientific : plain;
 }
 
 /** Return the approximate position of a number between two others as a float: 0 at `low`, 1 at `high`. */

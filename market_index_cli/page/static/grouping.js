@@ -1,12 +1,10 @@
-// The order book as people read it: its levels grouped by a step, with values, totals and texts.
+// The order book as people read it: its levels grouped by a step, with values and totals.
 
 import * as exact from "./exact.js";
 
-const FACTORS = [1n, 2n, 5n, 10n, 20n, 50n, 100n, 1000n, 10000n];
+const MAX_STEPS = 10;
 const SMALLEST_STEP = exact.decimal(`0.${"1".padStart(28, "0")}`);
 const MAX_AMOUNT = 2n ** 64n - 1n;
-/** The choice of a step without grouping. */
-export const EVERY_DIGIT = "every";
 
 /** Return the default step of a book, as a price of the API: the sixth significant digit of its best price; null if empty. */
 export function defaultStep({ bids, asks }) {
@@ -16,43 +14,58 @@ export function defaultStep({ bids, asks }) {
   return step < SMALLEST_STEP ? SMALLEST_STEP : step;
 }
 
-/** Return the texts of the steps that a visitor can choose for a book: from the default one to ten thousand of them. */
-export function steps(book) {
-  const first = defaultStep(book);
-  return first === null ? [] : FACTORS.map((factor) => factor * first).filter(exact.isPrice).map(exact.text);
-}
-
-/** Return the choice of a step in the page's address: `EVERY_DIGIT`, 1, 2 or 5 × 10^n, or empty for the default. */
-export function stepChoice(text) {
-  if (text === EVERY_DIGIT) return text;
-  return /^[\d.]{1,64}$/.test(text ?? "") && /^0*[125]0*$/.test(text.replace(".", "")) ? text : "";
+/**
+ * Return the texts of the steps that a visitor can choose for a book: 1, 2 or 5 × 10^n, above the default one and up to the
+ * best price. A step that divides all prices would change none.
+ */
+export function steps({ bids, asks }) {
+  const first = defaultStep({ bids, asks });
+  if (first === null) return [];
+  // The greatest common divisor of the prices.
+  let divisor = 0n;
+  for (const { value } of [...bids, ...asks]) for (let rest = value; rest; ) [divisor, rest] = [rest, divisor % rest];
+  const found = [];
+  for (let unit = first; unit <= (bids[0] ?? asks[0]).value; unit *= 10n) {
+    found.push(...[1n, 2n, 5n].map((factor) => factor * unit).filter((step) => divisor % step && exact.isPrice(step)));
+  }
+  return found.filter((step) => step > first).slice(0, MAX_STEPS).map(exact.text);
 }
 
 /**
- * Return a parsed book with levels grouped by a choice, each with the `prices` that it sums. If a sum were too large for a
- * level, the book stays as it is, as on the terminal.
+ * Return a parsed book with levels grouped by a step (empty: the default one), each with the `prices` that it sums. If a sum
+ * were too large for a level, each price is a level, as on the terminal.
  */
-export function grouped(book, choice) {
-  const step = choice === EVERY_DIGIT ? null : choice ? exact.decimal(choice) : defaultStep(book);
-  const [bids, asks] = [group(book.bids, step, false), group(book.asks, step, true)];
-  const isTooLarge = step !== null && [...bids, ...asks].some(({ amount }) => amount > MAX_AMOUNT);
-  return isTooLarge ? grouped(book, EVERY_DIGIT) : { ...book, bids, asks };
+export function grouped(book, step) {
+  const size = step ? exact.decimal(step) : defaultStep(book);
+  const [bids, asks] = [group(book.bids, size, false), group(book.asks, size, true)];
+  const isTooLarge = [...bids, ...asks].some(({ amount }) => amount > MAX_AMOUNT);
+  return isTooLarge ? { bids: group(book.bids, 1n, false), asks: group(book.asks, 1n, true) } : { bids, asks };
 }
 
 /** Group the levels of a side by the rules of the library: bids down, asks up. */
-function group(levels, step, isUp) {
+function group(levels, step, isAsk) {
   const groups = [];
   for (const level of levels) {
-    const multiple = step === null ? level.value : exact.multiple(level.value, step, isUp);
+    const multiple = exact.multiple(level.value, step, isAsk);
     const last = groups.at(-1);
-    if (last?.multiple === multiple) {
+    if (last?.value === multiple) {
       last.amount += level.amount;
       last.prices.push(level);
-    } else groups.push({ multiple, amount: level.amount, prices: [level] });
+    } else groups.push({ value: multiple, amount: level.amount, prices: [level], isAsk });
   }
-  return groups.map(({ multiple, amount, prices }) => {
-    // Without a multiple that is a price, the worst of their own prices.
-    const value = exact.isPrice(multiple) ? multiple : prices.at(-1).value;
-    return { price: exact.text(value), value, amount, prices };
-  });
+  // Without a multiple that is a price, the worst of their own prices.
+  for (const one of groups) if (!exact.isPrice(one.value)) one.value = one.prices.at(-1).value;
+  return groups;
+}
+
+/** Add to each level its price in the units, what it is worth, and the sums of worths and of amounts up to it. */
+export function withTotals(levels, units) {
+  let [total, sum] = [0n, 0n];
+  for (const level of levels) {
+    level.shown = units.price(level.value);
+    level.worth = units.worth(level);
+    level.total = total += level.worth;
+    level.sum = sum += level.amount;
+  }
+  return levels;
 }

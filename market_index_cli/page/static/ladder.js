@@ -1,36 +1,62 @@
 // The ladder: asks above bids, the best of each in the middle, with the amount and the value at each price, and the
 // running total of the values.
 
-import { counted, grouped, position, text } from "./exact.js";
+import { columnOf, counted, exactly, inColumn, position, price } from "./exact.js";
 import { copyOf, part, setChildren, setText } from "./elements.js";
 
 const INITIAL_LEVELS = 50;
 const MORE_LEVELS = 100;
-const COLUMNS = ["amount", "value", "total"];
-const CHANGED = [{ background: "var(--selected)", boxShadow: "inset 0 0 0 2px var(--accent)" }, {}];
+/** Amount, value and total. */
+const COLUMNS = [0, 1, 2];
 const CHANGED_MILLISECONDS = 1200;
 
 export class Ladder {
-  #asks = new Side("ask", "asks above", () => this.#show());
-  #bids = new Side("bid", "bids below", () => this.#show());
   #table = part(".ladder");
+  #units = [...this.#table.querySelectorAll("thead small")];
   #middle = part(".middle td");
-  #book = null;
+  #asks = new Side("ask", "asks above", () => this.#centred(() => this.#show()));
+  #bids = new Side("bid", "bids below", () => this.#centred(() => this.#show()));
+  #content = null;
   #key = null;
+  #formats = COLUMNS.map(() => ({}));
+  #widths = [];
   /** Scrolls the levels around the middle, which is in view until the visitor scrolls away. */
   #scroller = part(".levels");
   #centre = 0;
 
-  constructor() {
+  /** `onLevel(level)` is called when the visitor selects a level. */
+  constructor(onLevel) {
     new ResizeObserver(() => this.#centred(() => {})).observe(this.#scroller);
+    this.#table.addEventListener("click", ({ target }) => {
+      const level = [this.#asks, this.#bids].map((side) => side.levelOf(target.closest("tr"))).find(Boolean);
+      if (level) onLevel(level);
+    });
+    // Only the row that is pointed at needs its exact prices.
+    this.#table.addEventListener("pointerover", ({ target }) => {
+      const row = target.closest("tr");
+      const level = this.#asks.levelOf(row) ?? this.#bids.levelOf(row);
+      if (level) row.title = exactPrices(level, this.#content.units);
+    });
   }
 
   /** Show a book. No row counts as changed if the last book had another key: that of another pair or of other units. */
-  update(book, key) {
+  show(content, key) {
     const isOther = key !== this.#key;
+    // Only rows above the middle can move it. To read its place costs a layout.
+    const isMoved = isOther || content.asks.length !== this.#content.asks.length;
     if (isOther) for (const side of [this.#asks, this.#bids]) side.reset();
-    [this.#book, this.#key] = [book, key];
-    this.#centred(() => this.#show(), isOther);
+    [this.#content, this.#key] = [content, key];
+    const { quoteName, baseName } = content.units;
+    [quoteName, baseName, quoteName, quoteName].forEach((name, at) => setText(this.#units[at], name));
+    if (isMoved) this.#centred(() => this.#show(), isOther);
+    else this.#show();
+  }
+
+  /** End the marks of changes. Each draw does it, so that they need no frames of their own. */
+  unmark(now) {
+    for (const { dataset } of this.#table.querySelectorAll("[data-change]")) {
+      if (now - dataset.changedAt > CHANGED_MILLISECONDS) delete dataset.change;
+    }
   }
 
   /** Update the rows, and keep the middle in the centre where it is there; with `isForced`, move it there. */
@@ -45,93 +71,126 @@ export class Ladder {
   }
 
   #show() {
-    const { asks, bids, middle } = this.#book;
-    const rows = [this.#asks.rows(asks, this.#book), this.#bids.rows(bids, this.#book)];
-    const largest = rows.flat().reduce((most, { worth }) => (worth > most ? worth : most), 0n);
-    const lengths = rows.flat().map((row) => decimalPlaces(row.priceText).length);
-    this.#table.style.setProperty("--places", `${Math.max(0, ...lengths)}ch`);
-    this.#asks.show(rows[0], largest, asks.length);
-    this.#bids.show(rows[1], largest, bids.length);
+    const { asks, bids, middle, units } = this.#content;
+    const rows = [...this.#asks.take(asks, units), ...this.#bids.take(bids, units)];
+    const largest = rows.reduce((most, { level: { worth } }) => (worth > most ? worth : most), 0n);
+    this.#formats = this.#formats.map((before, at) => {
+      const format = columnOf(rows.map(({ values }) => values[at]));
+      return format.power === before.power && format.places === before.places ? before : format;
+    });
+    const places = rows.reduce((most, row) => Math.max(most, row.places), 0);
+    for (const row of rows) row.show(this.#formats, places, largest);
+    // Each row has its own layout, so that a change costs one row: the columns are as wide as their longest texts.
+    const widths = [0, 1, 2, 3].map((at) => rows.reduce((most, { lengths }) => Math.max(most, lengths[at]), 8));
+    if (String(widths) !== String(this.#widths)) {
+      this.#widths = widths;
+      const { style } = this.#table;
+      widths.forEach((width, at) => style.setProperty(`--column-${at}`, `minmax(${width + 1}ch, ${width}fr)`));
+      style.setProperty("--width", `calc(${widths.reduce((sum, width) => sum + width + 1)}ch + 70px)`);
+    }
     setText(this.#middle, middle);
   }
 }
 
 class Side {
   #rows = new Map();
-  #levels = null;
   #shown = INITIAL_LEVELS;
+  #isFirst = true;
   #name;
   #others;
   #body;
   #more;
+  #heading;
 
   constructor(name, others, onMore) {
     this.#name = name;
     this.#others = others;
     this.#body = part(`tbody.${name}s`);
+    this.#heading = this.#body.querySelector("tr");
     this.#more = part(`.more.${name}s`);
     this.#more.addEventListener("click", () => {
       this.#shown += MORE_LEVELS;
+      this.#isFirst = true;
       onMore();
     });
   }
 
   reset() {
     this.#shown = INITIAL_LEVELS;
-    this.#levels = null;
+    this.#isFirst = true;
     this.#rows.clear();
   }
 
-  /**
-   * Return the texts of each visible level, what it is worth, and whether it has changed: the last book had another
-   * amount at its price, or no level.
-   */
-  rows(levels, { units, write }) {
-    const before = new Map((this.#levels ?? levels).map((level) => [level.price, level.amount]));
-    this.#levels = levels;
-    return levels.slice(0, this.#shown).map(({ price, text: priceText, amount, worth, total, prices }) => ({
-      price,
-      priceText,
-      worth,
-      isChanged: before.get(price) !== amount,
-      amount: write(units.amount(amount)),
-      value: write(worth),
-      total: write(total),
-      tooltip: prices.map((one) => `${text(units.price(one.value))}: ${grouped(units.amount(one.amount))}`).join("\n"),
-    }));
+  /** Return the level of a row; nothing if it is of the other side. */
+  levelOf(node) {
+    return node && [...this.#rows.values()].find((row) => row.node === node)?.level;
   }
 
-  /** Show rows of `count` levels. `largest` is the value of the longest bar. */
-  show(rows, largest, count) {
+  /** Take the levels, and return the rows of those that are visible. */
+  take(levels, units) {
     const known = this.#rows;
-    this.#rows = new Map(rows.map((row) => [row.price, known.get(row.price) ?? createRow(this.#name, row)]));
-    const nodes = [...this.#rows.values()].map((row) => row.node);
-    setChildren(this.#body, this.#name === "ask" ? nodes.reverse() : nodes);
-    for (const shown of rows) {
-      const row = this.#rows.get(shown.price);
-      for (const name of COLUMNS) setText(row[name], shown[name]);
-      row.node.title = shown.tooltip;
-      row.bar.style.width = `${100 * position(shown.worth, 0n, largest)}%`;
-      if (shown.isChanged) row.amount.animate(CHANGED, CHANGED_MILLISECONDS);
-    }
-    const hidden = count - rows.length;
+    const shown = levels.slice(0, this.#shown);
+    this.#rows = new Map(shown.map((level) => [level.value, known.get(level.value) ?? new Row()]));
+    const rows = [...this.#rows.values()];
+    rows.forEach((row, at) => row.take(shown[at], units, this.#isFirst));
+    this.#isFirst = false;
+    const nodes = rows.map(({ node }) => node);
+    setChildren(this.#body, [this.#heading, ...(this.#name === "ask" ? nodes.reverse() : nodes)]);
+    const hidden = levels.length - rows.length;
     this.#more.hidden = hidden === 0;
     setText(this.#more, `${counted(hidden)} more ${this.#others}: show ${counted(Math.min(hidden, MORE_LEVELS))}`);
+    return rows;
   }
 }
 
-function createRow(side, { price, priceText }) {
-  const node = copyOf("level");
-  const [row, places] = [{ node, bar: node.querySelector(".bar") }, decimalPlaces(priceText)];
-  for (const name of COLUMNS) row[name] = node.querySelector(`.${name}`);
-  node.dataset.price = price;
-  node.querySelector(".side").prepend(side);
-  node.querySelector(".price").prepend(priceText.slice(0, priceText.length - places.length));
-  node.querySelector(".places").textContent = places;
-  return row;
+/** A row of the ladder: it writes only what has changed. */
+class Row {
+  node = copyOf("level");
+  level = { amount: 0n };
+  /** The text of the price, and how many characters of it are from its point, or from the sign of its power, on. */
+  price = "";
+  places = 0;
+  values = COLUMNS.map(() => 0n);
+  lengths = [0, 0, 0, 0];
+  #cells = [...this.node.children];
+  /** What is shown: the values, how they are written, and the largest worth. */
+  #shown = COLUMNS.map(() => []);
+  #bar = [];
+
+  take(level, units, isFirst) {
+    const before = this.level;
+    this.level = level;
+    if (level.shown !== before.shown) {
+      this.price = price(level.shown, 9, level.isAsk);
+      this.places = /[.×].*|$/.exec(this.price)[0].length;
+    }
+    this.values = [units.amount(level.amount), level.worth, level.total];
+    if (level.amount === before.amount || isFirst) return;
+    this.node.dataset.change = level.amount > before.amount ? "up" : "down";
+    this.node.dataset.changedAt = performance.now();
+  }
+
+  /** Write the cells: amounts in the formats of their columns, and the decimals of the price padded to so many places. */
+  show(formats, places, largest) {
+    this.#write(0, this.price + "\u2007".repeat(places - this.places));
+    formats.forEach((format, at) => {
+      const [value, before] = this.#shown[at];
+      if (value === this.values[at] && format === before) return;
+      this.#shown[at] = [this.values[at], format];
+      this.#write(at + 1, inColumn(this.values[at], format));
+    });
+    const { worth } = this.level;
+    if (worth === this.#bar[0] && largest === this.#bar[1]) return;
+    this.#bar = [worth, largest];
+    this.node.style.backgroundSize = `${(100 * position(worth, 0n, largest)).toFixed(1)}% 100%`;
+  }
+
+  #write(at, text) {
+    this.lengths[at] = text.length;
+    setText(this.#cells[at], text);
+  }
 }
 
-/** Return the text of a price from its point, or the sign of its power, on. */
-function decimalPlaces(text) {
-  return /[.×].*|$/.exec(text)[0];
+function exactPrices({ prices }, units) {
+  return prices.map((one) => `${exactly(units.price(one.value))}: ${exactly(units.amount(one.amount))}`).join("\n");
 }

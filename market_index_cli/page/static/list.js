@@ -1,12 +1,9 @@
 // The list of pairs, with a search.
 
-import { compare, counted, decimal, fitting, lastDigit, multiple, percent, readable, readablePrice, text } from "./exact.js";
-import { shifted, whole } from "./exact.js";
+import { amount, compare, counted, decimal, percent, price, shifted, text, whole } from "./exact.js";
 import { copyOf, pairName, setChildren, setText } from "./elements.js";
-import { fragment } from "./book.js";
-import { Tokens } from "./names.js";
-import { keepSetting, setting } from "./settings.js";
-import { Units } from "./units.js";
+import { Units } from "./assets.js";
+import { linkTo } from "./link.js";
 
 const MAX_ROWS = 500;
 const MIN_IDENTIFIER_LENGTH = 4;
@@ -20,31 +17,27 @@ export class PairList {
   #count = document.getElementById("count");
   #list = document.getElementById("list");
   #more = document.getElementById("more");
-  #order = document.getElementById("order");
-  #tokens = new Tokens();
-  #isWhole = true;
+  #sort = document.getElementById("sort");
+  #shortcut = document.getElementById("shortcut");
+  #key = document.getElementById("key");
+  #of = [];
   #entries = new Map();
   #byName = [];
   #rows = new Map();
-  #selected = null;
-  /** The rows of the service that are shown. */
-  source = null;
+  #top = [];
 
   /** `showList()` leaves the book where the screen has no room for the list beside it. */
-  constructor(showList) {
-    this.#search.addEventListener("input", () => this.#showTop());
+  constructor(dispatch, showList) {
+    this.#search.addEventListener("input", () => dispatch("searched", { search: this.#search.value }));
     this.#search.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.isComposing) this.#list.querySelector("a")?.click();
     });
     this.#nav.addEventListener("keydown", (event) => this.#move(event));
-    this.#order.value = setting("order");
-    if (this.#order.selectedIndex < 0) this.#order.value = "name";
-    this.#order.addEventListener("change", () => {
-      keepSetting("order", this.#order.value);
-      this.#showTop();
-    });
+    this.#sort.addEventListener("change", () => dispatch("chosen", { sort: this.#sort.value }));
+    this.#shortcut.addEventListener("change", () => dispatch("chosen", { hasShortcut: this.#shortcut.checked }));
     document.addEventListener("keydown", (event) => {
-      if (event.key !== "/" || event.altKey || event.ctrlKey || event.metaKey || event.target === this.#search) return;
+      const isField = event.target.closest?.("input, select, textarea");
+      if (event.key !== "/" || event.altKey || event.ctrlKey || event.metaKey || isField || !this.#shortcut.checked) return;
       event.preventDefault();
       if (this.#search.offsetParent === null) showList();
       this.#search.focus();
@@ -52,59 +45,48 @@ export class PairList {
     });
   }
 
-  /** Show these rows of the service, by the names of tokens, in whole units or in smallest units. */
-  update(source, tokens, isWhole) {
-    const before = tokens === this.#tokens && isWhole === this.#isWhole ? this.#entries : new Map();
-    if (tokens !== this.#tokens) this.#rows.clear();
-    [this.source, this.#tokens, this.#isWhole] = [source, tokens, isWhole];
-    this.#entries = new Map();
-    for (const [base, quote, spot, bid, ask, liquidity] of source) {
-      const key = `${base}/${quote}`;
-      const entry = before.get(key) ?? this.#entry(base, quote, key);
-      const prices = [spot, bid, ask].map((price) => price && decimal(price));
-      this.#entries.set(key, withPrices(entry, ...prices, liquidity === null ? -1n : BigInt(liquidity)));
+  show({ rows, tokens, isSmallest, sort, search, pair, book, hasShortcut }) {
+    this.#sort.value = sort;
+    this.#shortcut.checked = hasShortcut;
+    this.#key.hidden = !hasShortcut;
+    const of = [rows, tokens, isSmallest, sort, search, pair?.key];
+    if (of.some((one, at) => one !== this.#of[at])) {
+      const isNamed = tokens === this.#of[1] && isSmallest === this.#of[2];
+      this.#of = of;
+      this.#read(rows ?? [], tokens, isSmallest, isNamed);
+      this.#show(sort, search, pair?.key, rows !== null);
     }
-    if (this.#entries.size !== before.size || [...this.#entries.keys()].some((key) => !before.has(key))) {
-      this.#byName = [...this.#entries.values()].sort(ORDERS.name);
-    }
-    this.#show();
-  }
-
-  /** Show the names and units from now on. */
-  display(tokens, isWhole) {
-    if (this.source !== null) this.update(this.source, tokens, isWhole);
-  }
-
-  /** Show the prices of a book, which is newer than the row of the service. */
-  take(key, { spot, bids, asks }) {
-    const entry = this.#entries.get(key);
-    if (!entry) return;
-    withPrices(entry, spot?.value ?? null, bids[0]?.value ?? null, asks[0]?.value ?? null, entry.liquidity);
+    // The book is newer than the row of the service.
+    const entry = this.#entries.get(book?.pair.key);
+    if (!entry || !book.value || entry.value === book.value) return;
+    const [spot, bid, ask] = [book.value.spot, book.value.bids[0], book.value.asks[0]];
+    Object.assign(entry, { value: book.value }, withPrices(entry, ...[spot, bid, ask].map((one) => one?.value ?? null), entry.liquidity));
     this.#showPrices(entry);
   }
 
   /** The pair that is shown if none was selected; null without pairs. */
-  get firstReadable() {
-    return firstReadable(this.#sorted());
-  }
-
-  get isEmpty() {
-    return this.source?.length === 0;
-  }
-
-  /** Mark the selected pair. */
-  select(key) {
-    this.#selected = key;
-    this.#show();
+  get first() {
+    return firstReadable([...this.#entries.values()]);
   }
 
   has(key) {
     return this.#entries.has(key);
   }
 
-  #showTop() {
-    this.#list.scrollTop = 0;
-    this.#show();
+  #read(rows, tokens, isSmallest, isNamed) {
+    const before = isNamed ? this.#entries : new Map();
+    if (!isNamed) this.#rows.clear();
+    this.#entries = new Map();
+    for (const { base, quote, spot, best_bid: bid, best_ask: ask, liquidity } of rows) {
+      const key = `${base}/${quote}`;
+      const entry = before.get(key) ?? entryOf({ base, quote, key }, tokens, isSmallest);
+      const prices = [spot, bid, ask].map((one) => one && decimal(one));
+      this.#entries.set(key, withPrices(entry, ...prices, liquidity === null ? -1n : BigInt(liquidity)));
+      entry.value = null;
+    }
+    if (this.#entries.size !== before.size || [...this.#entries.keys()].some((key) => !before.has(key))) {
+      this.#byName = [...this.#entries.values()].sort(ORDERS.name);
+    }
   }
 
   /** Move between the search and the links with the arrow keys. */
@@ -117,83 +99,85 @@ export class PairList {
     stops[Math.min(Math.max(at + step, 0), stops.length - 1)].focus();
   }
 
-  #show() {
-    const terms = this.#search.value.toLowerCase().split(/[\s/]+/).filter(Boolean);
-    const found = matching(this.#sorted(), terms);
+  #show(sort, search, selected, isLoaded) {
+    const found = matching(sort === "name" ? this.#byName : this.#byName.toSorted(ORDERS[sort]), search);
     const shown = found.slice(0, MAX_ROWS);
     this.#rows = new Map(shown.map((one) => [one.key, this.#rows.get(one.key) ?? row(one)]));
     setChildren(this.#list, [...this.#rows.values()]);
     for (const one of shown) {
       this.#showPrices(one);
       const link = this.#rows.get(one.key).firstElementChild;
-      if (one.key === this.#selected) link.setAttribute("aria-current", "true");
+      if (one.key === selected) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     }
-    this.#showCount(found.length, terms.length > 0);
+    if (`${sort} ${search}` !== this.#top) this.#list.scrollTop = 0;
+    this.#top = `${sort} ${search}`;
+    this.#showCount(found.length, search.trim() !== "", isLoaded);
   }
 
   #showPrices({ key, spot, bid, ask, spread, liquidity, units }) {
-    const link = this.#rows.get(key)?.firstElementChild;
-    if (!link) return;
-    const write = (selector, price, none, rounded) => {
-      const cell = link.querySelector(selector);
-      const value = price && units.price(price);
-      setText(cell, value ? rounded(value) : none);
-      cell.title = value ? text(value) : "";
-      cell.classList.toggle("none", !value);
+    const node = this.#rows.get(key);
+    if (!node) return;
+    const write = (selector, value, none, isUp) => {
+      const cell = node.querySelector(selector);
+      const shown = value && units.price(value);
+      setText(cell, shown ? price(shown, 6, isUp) : none);
+      cell.title = shown ? text(shown) : "";
+      cell.classList.toggle("none", !shown);
     };
     // As in the open book: a spot to the nearest number, bids down, asks up.
-    write(".spot", spot, "no spot", readablePrice);
-    write(".bid", bid, "no bid", (price) => stepped(price, false));
-    write(".ask", ask, "no ask", (price) => stepped(price, true));
-    setText(link.querySelector(".spread"), spread === null ? "" : percent(spread, (bid + ask) / 2n));
-    const ada = liquidity < 0n ? "" : `±2 %: ₳ ${readable(shifted(whole(liquidity), -LOVELACE_PLACES))}`;
-    setText(link.querySelector(".liquidity"), ada);
+    write(".spot", spot, "no spot", null);
+    write(".bid", bid, "no bid", false);
+    write(".ask", ask, "no ask", true);
+    const apart = spread === null ? "" : spread > 0n ? percent(spread, (bid + ask) / 2n) : spread ? "crossed" : "locked";
+    setText(node.querySelector(".spread"), apart);
+    const ada = liquidity < 0n ? "" : `±2 %: ₳ ${amount(shifted(whole(liquidity), -LOVELACE_PLACES))}`;
+    setText(node.querySelector(".liquidity"), ada);
   }
 
-  #showCount(found, isSearched) {
+  #showCount(found, isSearched, isLoaded) {
     const all = this.#entries.size;
     const pairs = `${counted(all)} ${all === 1 ? "pair" : "pairs"}`;
-    const none = all === 0 ? "No pair is tracked yet." : "No pair matches.";
+    const none = !isLoaded ? "" : all === 0 ? "No pair is tracked yet." : "No pair matches.";
     setText(this.#count, found === 0 ? none : isSearched ? `${counted(found)} of ${pairs}` : pairs);
     const hidden = Math.max(found - MAX_ROWS, 0);
     setText(this.#more, hidden ? `${counted(hidden)} more pairs are not shown: search for them.` : "");
   }
-
-  #sorted() {
-    const order = this.#order.value;
-    if (order === "ledger") return [...this.#entries.values()];
-    return order === "name" ? this.#byName : this.#byName.toSorted(ORDERS[order]);
-  }
-
-  #entry(base, quote, key) {
-    const assets = [base, quote];
-    const names = assets.map((id) => this.#tokens.nameParts(id));
-    const texts = assets.map((id, at) => [names[at][0], ...this.#tokens.others(id)].map((name) => name.toLowerCase()));
-    return {
-      base,
-      quote,
-      key,
-      names,
-      folded: texts.flat(),
-      hasAda: assets.includes("ADA"),
-      // Most explorers write policy id and asset name without a separator.
-      identifiers: assets.flatMap((id) => [id, id.replace(":", "")]).join(" ").toLowerCase(),
-      units: new Units({ base, quote }, this.#tokens, this.#isWhole),
-    };
-  }
 }
 
-/** Return the text of a best price at its sixth significant digit: bids down, asks up. */
-function stepped(price, isUp) {
-  return fitting(multiple(price, lastDigit(price), isUp));
+/** Return the entry of a pair, without prices. */
+export function entryOf(pair, tokens, isSmallest) {
+  const assets = [pair.base, pair.quote];
+  const names = assets.map((id) => tokens.nameParts(id));
+  const texts = assets.map((id) => tokens.texts(id).map(plain));
+  return {
+    ...pair,
+    names,
+    // Both names together, as in MIN-ADA.
+    folded: [...texts.flatMap((one) => one.slice(0, -2)), ...texts[0].slice(0, -2).flatMap((base) => texts[1].slice(0, -2).map((quote) => base + quote))],
+    identifiers: texts.flatMap((one) => one.slice(-2)).join(" "),
+    hasAda: assets.includes("ADA"),
+    isKnown: assets.every((id) => tokens.decimals(id) !== null),
+    units: new Units(pair, tokens, isSmallest),
+  };
 }
 
-/** Return the first entry whose best bid is below its best ask, and with a spot price if there is one; null without entries. */
+/** Return a text as it is searched: without case, and without the marks between the parts of a name or an identifier. */
+function plain(text) {
+  return text.toLowerCase().replace(/[-_.:]/g, "");
+}
+
+/**
+ * Return the entry that is shown first: its best bid is below its best ask, its decimals are known, it has a spot, and it is
+ * the most liquid one, as far as there is such a pair; null without entries.
+ */
 export function firstReadable(entries) {
-  const readable = entries.filter(({ spread }) => spread > 0n);
-  const best = readable.length > 0 ? readable : entries;
-  return best.find(({ spot }) => spot) ?? best[0] ?? null;
+  const rank = ({ spread, isKnown, spot, liquidity }) => [spread > 0n, isKnown, spot !== null, liquidity];
+  return entries.reduce((best, one) => {
+    const [ranks, others] = [rank(one), best ? rank(best) : []];
+    const at = ranks.findIndex((value, place) => value !== others[place]);
+    return best === null || (at >= 0 && ranks[at] > others[at]) ? one : best;
+  }, null);
 }
 
 /** Return an entry with its prices and its spread. */
@@ -209,19 +193,21 @@ function byLiquidity(one, other) {
   return one.liquidity > other.liquidity ? -1 : one.liquidity < other.liquidity ? 1 : 0;
 }
 
-/** The smallest part of the price first; pairs without a spread last. The parts are compared without a division. */
+/** The smallest part of the price first; crossed pairs and pairs without a spread last. Compared without a division. */
 function bySpread(one, other) {
-  if (one.spread === null || other.spread === null) return (one.spread === null) - (other.spread === null);
+  const [isApart, isOtherApart] = [one, other].map(({ spread }) => spread !== null && spread >= 0n);
+  if (!isApart || !isOtherApart) return isOtherApart - isApart;
   return compare(one.spread * (other.bid + other.ask), other.spread * (one.bid + one.ask));
 }
 
 export const ORDERS = { name: byName, liquidity: byLiquidity, spread: bySpread };
 
 /**
- * Return the entries that match all terms, the best match first: by rank, then pairs with
- * ADA, then by liquidity. Without terms all, in their order.
+ * Return the entries that match all terms of a search, the best match first: by rank, then pairs with ADA, then by
+ * liquidity. Without terms all, in their order.
  */
-export function matching(entries, terms) {
+export function matching(entries, search) {
+  const terms = search.split(/[\s/]+/).map(plain).filter(Boolean);
   if (terms.length === 0) return entries;
   const ranked = entries.map((one) => ({ one, rank: Math.max(...terms.map((term) => termRank(one, term))) }));
   return ranked
@@ -242,9 +228,9 @@ function termRank({ folded, identifiers }, term) {
 function row({ base, quote, key, names: [[baseName, basePolicy], [quoteName, quotePolicy]] }) {
   const node = copyOf("pair");
   const link = node.firstElementChild;
-  link.href = fragment({ base, quote });
+  link.href = linkTo({ base, quote });
   link.dataset.key = key;
-  link.querySelector(".name").append(...pairName(baseName, quoteName));
-  setText(link.querySelector(".policies"), [basePolicy, quotePolicy].filter(Boolean).join(" / "));
+  link.append(...pairName(baseName, quoteName));
+  setText(node.querySelector(".policies"), [basePolicy, quotePolicy].filter(Boolean).join(" / "));
   return node;
 }

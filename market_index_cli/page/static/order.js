@@ -1,6 +1,6 @@
-// What a market order of an amount trades, and what it costs or brings: exactly, as `OrderBook.simulate_fill`.
+// What a market order of an amount trades, and what it costs or brings: exactly, by the rules of the library.
 
-import { decimal, grouped, levelPrice, multiple, percent, quotient, typed, whole } from "./exact.js";
+import { exactly, integer, multiple, decimal, percent, price, quotient, shifted, text, typed, whole } from "./exact.js";
 import { part, setText } from "./elements.js";
 
 /** An average price is a multiple of this one: it may have no end. */
@@ -8,63 +8,106 @@ const AVERAGE_STEP = decimal(`0.${"1".padStart(40, "0")}`);
 
 export class MarketOrder {
   #form = part(".order");
-  #side = part(".order select");
-  #amount = part(".order input");
-  #unit = part(".order bdi");
-  #cost = part(".cost");
-  #shown = null;
+  #side = part("#side");
+  #amount = part("#amount");
+  #unit = part("#unit");
+  #understood = part(".understood");
+  #result = part(".result");
+  #announced = part(".announced");
 
-  constructor() {
-    this.#form.addEventListener("input", () => this.#show());
-    this.#form.addEventListener("submit", (event) => event.preventDefault());
+  constructor(dispatch) {
+    const enter = (isLeft) => dispatch("ordered", {
+      isPurchase: this.#side.value === "buy", text: this.#amount.value, isQuote: this.#unit.value === "quote", isLeft,
+    });
+    this.#form.addEventListener("input", () => enter(false));
+    // Now the number is complete: an error is shown, and a screen reader announces the result.
+    this.#form.addEventListener("change", () => enter(true));
+    this.#form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      enter(true);
+    });
   }
 
-  /** Show the cost of the entered amount in this book. `names` are those of the units of base and quote. */
-  update(book, units, names) {
-    this.#shown = [book, units, names];
-    this.#show();
-  }
-
-  #show() {
-    const [book, units, names] = this.#shown;
-    setText(this.#unit, names.base);
-    setText(this.#cost, orderSentence(book, units, this.#side.value === "Buy", this.#amount.value, names));
+  /** Show the cost of the entered order in the book. */
+  show({ order, book }, units) {
+    this.#side.value = order.isPurchase ? "buy" : "sell";
+    this.#unit.value = order.isQuote ? "quote" : "base";
+    [units.baseName, units.quoteName].forEach((name, at) => setText(this.#unit.options[at], name));
+    if (this.#amount.value !== order.text) this.#amount.value = order.text;
+    const { understood, result, problem } = resultOf(book.value, units, order);
+    setText(this.#understood, understood);
+    const isWrong = problem !== "" && order.isLeft;
+    this.#amount.setAttribute("aria-invalid", isWrong);
+    setText(this.#result, isWrong ? problem : result);
+    this.#result.classList.toggle("warning", isWrong);
+    // The result changes with the book: only what the visitor has entered is announced.
+    const entered = order.isLeft ? `${order.isPurchase} ${order.text} ${order.isQuote}` : "";
+    if (this.#announced.dataset.entered === entered) return;
+    this.#announced.dataset.entered = entered;
+    setText(this.#announced, order.isLeft ? `${understood} ${problem || result}`.trim() : "");
   }
 }
 
 /**
- * Return the sentence about a market order: what it costs or brings, its average price, and its slippage. `entered` is the
- * amount of the base in the units, as it was typed.
+ * Return how an order is understood, with what it costs or brings; or the problem of what was typed. `text` is an amount of
+ * the base in the units, or of the quote with `isQuote`.
  */
-export function orderSentence(book, units, isPurchase, entered, names) {
-  const number = typed(entered);
-  if (number === null) return entered.trim() ? "The amount must be a number, such as 1,500.5." : "";
+export function resultOf(book, units, { isPurchase, text: entered, isQuote }) {
+  const none = { understood: "", result: "", problem: "" };
+  if (!entered.trim()) return none;
+  const [name, decimals] = isQuote ? [units.quoteName, units.quote] : [units.baseName, units.base];
+  let number;
+  try {
+    number = typed(entered);
+  } catch (error) {
+    return { ...none, problem: error.message };
+  }
+  const understood = `= ${exactly(number)} ${name}`;
+  const amount = integer(shifted(number, decimals));
+  if (whole(amount) !== shifted(number, decimals)) {
+    return { ...none, understood, problem: `An amount of ${name} must be a multiple of ${text(units.amount(1n, decimals))}.` };
+  }
+  if (amount === 0n) return { ...none, understood, problem: "The amount must be above 0." };
   const levels = isPurchase ? book.asks : book.bids;
-  const fill = simulateFill(levels, units.smallest(number));
-  if (fill.filled === 0n) return levels.length > 0 ? "The amount must be above 0." : "There is no order to trade with.";
-  const average = averagePrice(fill.paid, whole(fill.filled), isPurchase);
+  if (levels.length === 0) return { ...none, understood, result: "There is no order to trade with." };
+  return { ...none, understood, result: sentence(levels, amount, units, isPurchase, isQuote) };
+}
+
+function sentence(levels, amount, units, isPurchase, isQuote) {
+  const { filled, paid, complete } = trade(levels, amount, isPurchase, isQuote);
+  if (filled === 0n) return `This is too little for the smallest amount of ${units.baseName}.`;
+  // A ledger has only whole units: a cost is rounded up, and proceeds down.
+  const quote = integer(paid, isPurchase);
+  const [base, value] = [exactly(units.amount(filled)), exactly(units.amount(quote, units.quote))];
+  const found = isQuote ? `${value} ${units.quoteName}` : `${base} ${units.baseName}`;
+  const asked = isQuote ? units.amount(amount, units.quote) : units.amount(amount);
+  const missing = complete ? "" : `The book has only ${found} of ${exactly(asked)}. `;
+  const average = averagePrice(paid, whole(filled), isPurchase);
   const best = levels[0].value;
   const slippage = percent(isPurchase ? average - best : best - average, best);
-  const trade = `${isPurchase ? "Buying" : "Selling"} ${grouped(units.amount(fill.filled))} ${names.base}`;
-  const paid = `${isPurchase ? "costs" : "brings"} ${grouped(units.value(fill.paid))} ${names.quote}`;
-  const limit = fill.complete ? "" : " The book has no more.";
-  return `${trade} ${paid}: ${levelPrice(units.price(average), isPurchase)} on average, ${slippage} worse than the best price.${limit}`;
+  return `${missing}${isPurchase ? "Buying" : "Selling"} ${base} ${units.baseName} ${isPurchase ? "costs" : "brings"} ` +
+    `${value} ${units.quoteName} before venue fees: ${price(units.price(average), 9, isPurchase)} on average, ` +
+    `${slippage} worse than the best price.`;
 }
 
 /**
- * Return what an integer amount of the base asset takes from the levels of a side: `filled`, which is an integer too, `paid`
- * in the quote asset, the `worst` price, and whether it is `complete`. Amounts and prices are in smallest units.
+ * Return what an integer amount of the base, or of the quote with `isQuote`, takes from the levels of a side: `filled`, an
+ * integer of the base; `paid`, a number of the quote; and whether it is `complete`. For an amount of the quote, a purchase is
+ * the largest that costs at most as much, and a sale the smallest that brings at least as much. All is in smallest units.
  */
-export function simulateFill(levels, amount) {
-  let [left, paid, worst] = [amount, 0n, null];
+export function trade(levels, amount, isPurchase, isQuote = false) {
+  let [left, filled, paid] = [isQuote ? whole(amount) : amount, 0n, 0n];
   for (const level of levels) {
-    if (left === 0n) break;
-    const taken = level.amount < left ? level.amount : left;
+    const all = isQuote ? level.value * level.amount : level.amount;
+    const isLast = left < all;
+    const rest = isQuote ? (left + (isPurchase ? 0n : level.value - 1n)) / level.value : left;
+    const taken = isLast ? rest : level.amount;
+    filled += taken;
     paid += level.value * taken;
-    left -= taken;
-    worst = level.value;
+    if (isLast) return { filled, paid, complete: true };
+    left -= all;
   }
-  return { filled: amount - left, paid, worst, complete: left === 0n };
+  return { filled, paid, complete: left === 0n };
 }
 
 /** Return the average price of an amount, rounded against the taker. */

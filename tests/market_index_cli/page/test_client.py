@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,7 +21,7 @@ import pytest
 
 from market_index import ADA, LiveIndex, OrderBook, Pair, __version__
 from market_index_feeds.service import SILENCE_SECONDS
-from market_index_http.stream.audience import CHECK_SECONDS, PING_SECONDS
+from market_index_http.stream import audience
 from tests.apps import composed
 from tests.page import PAGE, token
 from tests.service import Restartable, Service, served
@@ -109,7 +110,7 @@ def test_books_are_exact_and_cached_and_errors_are_raised(folder: Path):
     assert pairs == [f"{OTHER.pair} null", f"{EXACT.pair} 0.1"]
     assert [status for status, _ in errors] == [400, 404, 400, None]
     assert "Query parameter 'base': an asset identifier must be" in errors[0][1]
-    assert errors[3][1] == "The service cannot be reached."
+    assert errors[3][1] == "The service cannot be reached: bad port.", "with the cause"
 
 
 def test_amounts_are_parsed_exactly_and_prices_are_compared_as_numbers(folder: Path):
@@ -189,7 +190,7 @@ def test_each_version_is_whole_also_after_a_restart(folder: Path):
             reasons = []
             while not isinstance(found := following(), dict):
                 reasons.append(found)
-            assert reasons[0] in ("The stream has ended.", "The service cannot be reached.")
+            assert reasons[0] == "The stream has ended." or reasons[0].startswith("The service cannot be reached: ")
             assert (found["isFirst"], found["books"]) == (True, [printed(OTHER)])
             assert {*found["changed"]} == {str(EXACT.pair), str(OTHER.pair)}
     finally:
@@ -236,10 +237,17 @@ await client.follow([], { onVersion, onSilence: (reason) => print(reason.message
 const failing = () => { throw new Error("of the caller"); };
 await client.follow([], { onVersion: failing }).catch((error) => print(error.message));
 """
+    # By the HTML standard: lines end with CR, LF or both, the space is optional, an event may have two lines of data.
+    odd = (
+        book.replace(b'"A"', b'"C"')
+        .replace(b": ", b":")
+        .replace(b',"quote"', b'\ndata: ,"quote"')
+        .replace(b"\n", b"\r")
+    )
     streams = [
         b"retry: 1\nid: 7\n" + book[:30] + b"|" + book[30:] + b":\n|:\n" + version[:-1] + b"|\n" + change + version,
         b"event: book\r|\ndata: nothing\r\n\r\n" + version,
-        b":\n" + book + book.replace(b'"A"', b'"C"') + version,
+        b":\n" + book + odd + version,
     ]
     with scripted(*streams) as service:
         found = [*map(json.loads, output(folder, program, service.port))]
@@ -253,10 +261,10 @@ await client.follow([], { onVersion: failing }).catch((error) => print(error.mes
 
 
 def test_readers_give_up_after_two_missing_comments():
-    silence = re.search(r"SILENCE_MILLISECONDS = (\d+);", (PAGE / "client.js").read_text())
+    silence = re.search(r"silence: (\d+),", (PAGE / "client.js").read_text())
     assert silence
     assert int(silence[1]) == 1000 * SILENCE_SECONDS
-    assert SILENCE_SECONDS >= 2 * (PING_SECONDS + CHECK_SECONDS)
+    assert SILENCE_SECONDS >= 2 * (audience.PING_SECONDS + audience.CHECK_SECONDS)
 
 
 def test_a_silent_stream_is_lost_and_each_attempt_waits_longer(folder: Path):
@@ -280,6 +288,66 @@ process.exit();
             "The stream was silent for 5 seconds.",
             [True] * 5,
         ]
+
+
+def test_a_stream_of_comments_without_a_version_is_reported_and_stays_open(folder: Path, monkeypatch):
+    """As that of a service into which nothing was published yet."""
+    program = """
+const stopping = new AbortController();
+const onSilence = (reason, milliseconds) => {
+  print([reason.message, milliseconds]);
+  stopping.abort();
+};
+await new Client(url, { silence: 500 }).follow([], { onVersion: print, onSilence, signal: stopping.signal });
+"""
+    monkeypatch.setattr(audience, "CHECK_SECONDS", 2**-8)
+    monkeypatch.setattr(audience, "PING_SECONDS", 2**-7)
+    with served(composed(LiveIndex(), stream=True)) as service:
+        assert [*map(json.loads, output(folder, program, service.port))] == [["The stream has sent no version.", None]]
+
+
+def test_a_book_survives_json_and_responses_are_cached_up_to_a_number(folder: Path):
+    program = """
+const bounded = new Client(url, { cached: 2 });
+const [base, quote] = others;
+const book = await bounded.orderBook(base, quote);
+print(JSON.stringify(parse(JSON.stringify(book))) === JSON.stringify(book));
+console.log(JSON.stringify(book));
+await bounded.pairList();
+print(book === (await bounded.orderBook(base, quote)));
+await bounded.orderBook(quote, base);
+await bounded.pairList();
+print(book === (await bounded.orderBook(base, quote)));
+"""
+    with served(composed(LiveIndex([EXACT, OTHER]))) as service:
+        survives, book, *same = map(json.loads, output(folder, program, service.port, str(SNEK), "ADA"))
+    assert (survives, book, same) == (True, printed(EXACT), [True, False])
+
+
+def test_a_name_and_password_in_the_address_are_sent_by_basic_authentication(folder: Path):
+    """`fetch` rejects such an address."""
+    found = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found.append(self.headers["Authorization"])
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"pairs":[]}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            program = "print(await new Client(url.replace('//', '//user:p%C3%A4ss%40@')).pairList());"
+            assert output(folder, program, server.server_port) == ["[]"]
+        finally:
+            server.shutdown()
+            thread.join()
+    assert found == [f"Basic {b64encode('user:päss@'.encode()).decode()}"]
 
 
 @contextmanager

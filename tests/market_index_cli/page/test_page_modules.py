@@ -22,11 +22,10 @@ from tests.page import HOSTILE_NAMES, fixed, token
 
 NODE = """
 import * as exact from "./exact.mjs";
-import * as names from "./names.mjs";
-import { Units, unitsLine } from "./units.mjs";
-const { pairs, notPrices, spans, assets, entries, shown, readable, percents } = given;
-const tokens = new names.Tokens(entries);
-const attempt = (work) => { try { return work(); } catch (error) { return error.constructor.name; } };
+import { Tokens, Units } from "./assets.mjs";
+const { pairs, notPrices, spans, assets, entries, shown, readable, percents, columns, typed } = given;
+const tokens = new Tokens(entries);
+const attempt = (work) => { try { return work(); } catch (error) { return `${error.name}: ${error.message}`; } };
 console.log(JSON.stringify({
   sums: pairs.map(([a, b]) => {
     const [one, other] = [exact.decimal(a), exact.decimal(b)];
@@ -38,23 +37,27 @@ console.log(JSON.stringify({
   notPrices: notPrices.map((text) => attempt(() => exact.decimal(text))),
   spans: spans.map(([low, high, count]) => {
     const ticks = exact.ticks(exact.decimal(low), exact.decimal(high), count);
-    return [ticks.map(exact.text), ticks.map(exact.words)];
+    return [ticks.map(exact.text), ticks.map((one) => exact.price(one, 64))];
   }),
-  grouped: [0n, 999n, 1000n, 2n ** 53n + 1n, 2n ** 64n - 1n].map(exact.whole).map(exact.grouped),
-  readable: readable.map(exact.decimal).map((one) => [exact.readable(one), exact.readablePrice(one)]),
-  words: ["5000000", "1500000000", "999999", "0", "0.00000000000000000002"].map(exact.decimal).map(exact.words),
+  grouped: [0n, 999n, 1000n, 2n ** 53n + 1n, 2n ** 64n - 1n].map(exact.whole).map(exact.exactly),
+  readable: readable.map(exact.decimal).map((one) => [exact.amount(one), exact.price(one)]),
+  columns: columns.map((texts) => {
+    const values = texts.map(exact.decimal);
+    return values.map((one) => exact.inColumn(one, exact.columnOf(values)));
+  }),
+  typed: typed.map((text) => attempt(() => exact.text(exact.typed(text)))),
   percents: percents.map((texts) => exact.percent(...texts.map(exact.decimal))),
   ignorable: Array.from({ length: 0x110000 }, (_, code) => code)
     .filter((code) => /\\p{Default_Ignorable_Code_Point}/u.test(String.fromCodePoint(code))),
   labels: assets.map((id) => tokens.nameParts(id)),
   shown: shown.map(([base, quote, price, amount]) => {
-    const [whole, smallest] = [true, false].map((isWhole) => new Units({ base, quote }, tokens, isWhole));
+    const [whole, smallest] = [false, true].map((isSmallest) => new Units({ base, quote }, tokens, isSmallest));
     const value = exact.decimal(price);
     const worth = whole.worth({ prices: [{ value, amount: BigInt(amount) }, { value, amount: 1n }] });
     return [
-      exact.text(whole.price(value)), exact.grouped(whole.amount(BigInt(amount))),
-      exact.text(smallest.price(value)), exact.grouped(smallest.amount(BigInt(amount))), exact.text(worth),
-      unitsLine({ base, quote }, tokens, true),
+      exact.text(whole.price(value)), exact.exactly(whole.amount(BigInt(amount))),
+      exact.text(smallest.price(value)), exact.exactly(smallest.amount(BigInt(amount))), exact.text(worth),
+      [whole.baseName, whole.quoteName, whole.remark], tokens.nameOf(base), tokens.nameOf(quote),
     ];
   }),
 }));
@@ -96,6 +99,56 @@ PERCENTS = {
     ("2", "1"): "200 %",
     ("0.0243", "100.0023"): "0.0243 %",
 }
+COLUMNS = [
+    (["10", "20", "30"], ["10", "20", "30"]),
+    (["1.5", "0.25", "100"], ["1.50", "0.25", "100.00"]),
+    (["424000000", "1272320000", "97660000"], ["424.00 M", "1,272.32 M", "97.66 M"]),
+    (["499381.007323", "12345678.9", "3"], ["499,381", "12,345,679", "3"]),
+    (["0.000123456789", "5", "0.0001"], ["0.000123457", "5.000000000", "0.000100000"]),
+    (["1000000", "2000000", "0.5"], ["1.00000 M", "2.00000 M", "0.5"]),
+    (["0"], ["0"]),
+    ([], []),
+]
+NUMBERS = {
+    "1": "1",
+    " 1500 ": "1500",
+    "1500.5": "1500.5",
+    "1,234,567": "1234567",
+    "1,500.25": "1500.25",
+    "1,234,567.": "1234567",
+    "1 000": "1000",
+    "1 000 000.5": "1000000.5",
+    "1\u202f000\u00a0000": "1000000",
+    "1 234,5": "1234.5",
+    "1,5": "1.5",
+    "12,34": "12.34",
+    "0,500": "0.5",
+    "1234,567": "1234.567",
+    ".5": "0.5",
+    ",5": "0.5",
+    "5.": "5",
+    "5,": "5",
+    "007": "7",
+    "0": "0",
+    "1K": "1000",
+    "1M": "1000000",
+    "1.5 B": "1500000000",
+    "1,5 M": "1500000",
+    "12.3457 M": "12345700",
+    "1,272.32 M": "1272320000",
+    "1 T": "1000000000000",
+    "0.000000000000000000000000000000000000001": "0.000000000000000000000000000000000000001",
+}
+TWO_MEANINGS = {
+    "1,500": "1500 or 1.500",
+    "1,500 M": "1500 M or 1.500 M",
+    "1 234,567": "1234567 or 1234.567",
+}
+NO_NUMBERS = [
+    *("1.000,5", "1.000.000", "1,50,000", "1,234,56", "1,234,567,8", "1,,5", "1,000 000", "1 00", "1 0000", "0 500"),
+    *("1_000", "1e5", "-5", "+5", ".", ",", "", " ", "abc", "1m", "1 MM", "0x10", "\u0661", "5 ADA", "1" * 41),
+]
+TYPED = [*NUMBERS, *TWO_MEANINGS, *NO_NUMBERS]
 EDGE_PRICES = ["1e-28", str(2**96 - 1), "0.1", "0.10", "1", "4123.5", "0.0000044", "9007199254740993", "1e28"]
 
 
@@ -149,6 +202,8 @@ def inputs() -> dict[str, Any]:
         ],
         "readable": list(READABLE),
         "percents": list(PERCENTS),
+        "columns": [values for values, _ in COLUMNS],
+        "typed": TYPED,
         "assets": [*(str(token(name)) for name in asset_names()), *map(str, ASSETS), "ADA"],
         "entries": names_of(
             [
@@ -167,7 +222,7 @@ def inputs() -> dict[str, Any]:
 
 
 def names_of(assets: list[AssetId], tokens: Tokens = TOKENS) -> Any:
-    """Return the content of tokens.json for these assets."""
+    """Return the content of /tokens for these assets."""
     live = LiveIndex(OrderBook(Pair(asset, ADA)) for asset in assets)
     return json.loads(Overview(live, tokens).tokens().text)
 
@@ -188,8 +243,25 @@ def test_the_modules_compute_as_exactly_as_fractions(computed: tuple[dict[str, A
         assert result[:-1] == wanted
         assert abs(Fraction(result[-1]) - a / (a + b)) < Fraction(1, 2**39)
     assert found["grouped"] == [f"{n:,}" for n in (0, 999, 1000, 2**53 + 1, 2**64 - 1)]
-    assert found["words"] == ["5 M", "1.5 B", "999,999", "0", "2×10⁻²⁰"]
-    assert set(found["notPrices"]) == {"SyntaxError"}
+    assert {one.partition(":")[0] for one in found["notPrices"]} == {"SyntaxError"}
+
+
+def test_the_numbers_of_a_column_have_one_word_and_aligned_decimals(
+    computed: tuple[dict[str, Any], dict[str, Any]],
+):
+    _, found = computed
+    assert found["columns"] == [written for _, written in COLUMNS]
+
+
+@pytest.mark.decision(41)
+def test_a_typed_number_is_understood_or_rejected_with_the_reason(computed: tuple[dict[str, Any], dict[str, Any]]):
+    _, found = computed
+    results = dict(zip(TYPED, found["typed"], strict=True))
+    ambiguous = {
+        text: f"SyntaxError: {text} has two meanings: type {offered}." for text, offered in TWO_MEANINGS.items()
+    }
+    no_number = "SyntaxError: The amount must be a number, such as 1500.5, 1,500.50 or 1.5 M."
+    assert results == NUMBERS | ambiguous | dict.fromkeys(NO_NUMBERS, no_number)
 
 
 def test_the_page_and_the_terminal_write_numbers_in_the_same_way(computed: tuple[dict[str, Any], dict[str, Any]]):
@@ -204,7 +276,6 @@ def test_the_page_and_the_terminal_write_numbers_in_the_same_way(computed: tuple
 def test_ticks_are_round_numbers_with_exact_labels(computed: tuple[dict[str, Any], dict[str, Any]]):
     given, found = computed
     powers = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
-    words = {"M": 6, "B": 9, "T": 12}
     for (low, high, count), (ticks, labels) in zip(given["spans"], found["spans"], strict=True):
         values = [Fraction(tick) for tick in ticks]
         assert Fraction(low) <= min(values)
@@ -213,10 +284,8 @@ def test_ticks_are_round_numbers_with_exact_labels(computed: tuple[dict[str, Any
         for step in {after - before for before, after in pairwise(values)}:
             assert fixed(step).strip("0.") in {"1", "2", "5"}
         for value, label in zip(values, labels, strict=True):
-            factor, _, power = label.partition("×10")
-            number, _, word = factor.partition(" ")
-            exponent = words.get(word, int(power.translate(powers) or 0))
-            assert Fraction(number.replace(",", "")) * Fraction(10) ** exponent == value
+            number, _, power = label.partition("×10")
+            assert Fraction(number.replace(",", "")) * Fraction(10) ** int(power.translate(powers) or 0) == value
 
 
 def test_a_code_point_with_the_property_is_not_shown(computed: tuple[dict[str, Any], dict[str, Any]]):
@@ -237,24 +306,35 @@ def test_a_code_point_with_the_property_is_not_shown(computed: tuple[dict[str, A
         assert token(text.encode()).asset_name_text == text
 
 
-def test_a_name_is_the_label_of_the_entry_and_nothing_else_looks_like_it(
+def test_a_name_has_digits_of_its_policy_unless_it_is_the_only_one_of_the_registry(
     computed: tuple[dict[str, Any], dict[str, Any]],
 ):
     given, found = computed
-    labels = {str(entry.asset): TOKENS.label(entry.asset) for entry in TOKENS.entries}
-    # What entries would be called with eight digits: some of them have the whole identifier instead.
-    short = {f"{name} {digits[:8]}" for name, _, digits in (label.rpartition(" ") for label in labels.values())}
-    whole = []
-    for text, (name, beside) in zip(given["assets"], found["labels"], strict=True):
-        if text in labels:
-            assert f"{name} {beside}" == labels[text]
-        elif text != "ADA":
+    entries = {str(entry.asset): TOKENS.label(entry.asset) for entry in TOKENS.entries}
+    labels = {}
+    for text, (name, policy) in zip(given["assets"], found["labels"], strict=True):
+        labels[text] = f"{name} {policy}".strip()
+        if text in entries and policy:
+            assert labels[text] == entries[text]
+        elif text not in entries and text != "ADA":
             assert name == ticker(AssetId.parse(text))
-            assert beside in (f"{text[:8]}…", text)
-            # A browser shows several spaces as one.
-            assert (beside == text) == (f"{' '.join(name.split())} {text[:8]}" in short)
-            whole += [text] * (beside == text)
-    assert {str(ASSETS[3]), str(ASSETS[5])} <= {*whole}, "A  B of other policies with the same first digits"
+            assert policy in (f"{text[:8]}…", text)
+    # A browser shows several spaces as one.
+    folded = [" ".join(label.casefold().split()) for label in labels.values()]
+    assert len({*folded}) == len(folded), "no two assets look the same"
+    assert labels[str(token(b"A  B", 2))] == f"A B {str(token(b'A  B', 2))[:8]}", "another asset has this name"
+    assert labels["ADA"] == "ADA"
+
+
+def test_the_only_token_of_a_name_has_no_digits():
+    alone, other = token(b"ALONE"), token(b"ALONE", 2)
+    tokens = Tokens([Token(alone, "ALONE", decimals=2)])
+    rows = {row["id"]: row for row in names_of([alone], tokens)["tokens"]}
+    assert (rows[str(alone)]["name"], rows[str(alone)]["policy"]) == ("ALONE", "")
+    # Without a registry all names are chosen by minters; beside one, a name without an entry has digits.
+    assert names_of([alone], Tokens())["tokens"][1]["policy"] == ""
+    assert names_of([token(b"NEW", 3)], tokens)["tokens"][1]["policy"] == "00000000…"
+    assert {row["policy"] for row in names_of([alone, other], Tokens())["tokens"]} == {"", str(alone), str(other)}
 
 
 def test_the_page_and_the_library_show_the_same_whole_units(computed: tuple[dict[str, Any], dict[str, Any]]):
@@ -265,6 +345,8 @@ def test_the_page_and_the_library_show_the_same_whole_units(computed: tuple[dict
         assert result[:2] == [human, format(TOKENS.human_amount(pair.base, int(amount)), ",f")]
         assert result[2:4] == [format_price(Decimal(price)), f"{int(amount):,}"]
         assert result[4] == fixed(Fraction(human) * Fraction(TOKENS.human_amount(pair.base, int(amount) + 1)))
-        unknown = [asset for asset in (pair.base, pair.quote) if TOKENS.decimals(asset) is None]
-        assert ("smallest unit" in result[5]) == bool(unknown)
-        assert all(TOKENS.label(asset) in result[5] for asset in (pair.base, pair.quote))
+        units, *names = result[5:]
+        for asset, name, unit in zip((pair.base, pair.quote), names, units, strict=False):
+            is_known = TOKENS.decimals(asset) is not None
+            assert unit == (f"\u2068{name}\u2069" if is_known else f"smallest units of \u2068{name}\u2069")
+            assert (name in units[2]) == (not is_known) or is_known

@@ -17,7 +17,7 @@ from tests.service import Client, Service
 
 def test_exactly_the_files_of_the_page_are_served(sent: Service):
     files = {f"/{file.name}" for file in PAGE.iterdir()} - {"/index.html"}
-    assert {route.path for route in page_routes(LiveIndex(), Tokens())} == {"/", "/pairs.json", "/tokens.json"} | files
+    assert {route.path for route in page_routes(LiveIndex(), Tokens())} == {"/", "/summary", "/tokens"} | files
     for path in {"/"} | files:
         assert sent.request(path).body == (PAGE / (path[1:] or "index.html")).read_bytes()
     for path in ("/index.html", "/page/page.css", "/page.css/", "//", "/main.js%0A", "/../page.py"):
@@ -31,8 +31,8 @@ def test_exactly_the_files_of_the_page_are_served(sent: Service):
         ("/main.js", "text/javascript; charset=utf-8"),
         ("/page.css", "text/css; charset=utf-8"),
         ("/client.d.ts", "text/plain; charset=utf-8"),
-        ("/pairs.json", "application/json"),
-        ("/tokens.json", "application/json"),
+        ("/summary", "application/json"),
+        ("/tokens", "application/json"),
     ],
 )
 def test_files_have_a_type_a_tag_and_a_security_policy(sent: Service, path: str, kind: str):
@@ -74,7 +74,8 @@ def test_every_imported_module_exists_and_is_preloaded():
 # Colours of text and the backgrounds that it is shown on, by their names in the style sheet.
 TEXT_AND_BACKGROUND = [
     *((ink, ground) for ink in ("ink", "dim", "accent") for ground in ("ground", "panel", "hover", "selected")),
-    *((ink, f"{side}-{bar}") for side in ("bid", "ask") for bar in ("bar", "depth") for ink in ("ink", side)),
+    *((ink, f"{side}-bar") for side in ("bid", "ask") for ink in ("ink", side)),
+    *((move, ground) for move in ("up", "down") for ground in ("panel", "selected")),
     ("bid", "panel"),
     ("ask", "panel"),
     ("warn", "warn-ground"),
