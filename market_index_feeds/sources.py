@@ -338,14 +338,14 @@ def _open_bucket(opening: Opening) -> Source:
 
 
 def _open_bucket_store(name: str, *, wait: float, synchronous: Synchronous, create: bool) -> Store:
-    from market_index_feeds.nats import open_nats_store  # noqa: PLC0415  # it needs the extra `nats`
+    from market_index_feeds.nats import NatsStore  # noqa: PLC0415  # it needs the extra `nats`
 
     if synchronous != "full":
         raise StoreError(
             f"{shown_name(name)} cannot be opened: synchronous must be 'full' for a bucket, got "
             f"{safe_repr(synchronous)} (its servers determine its durability)"
         )
-    return open_nats_store(name, wait=wait, create=create)
+    return NatsStore(name, wait=wait, create=create)
 
 
 def _open_bucket_keeper(name: str) -> Keeper:

@@ -214,9 +214,8 @@ class Store(ABC):
             InvalidOrderBook: A value of `books` is not an order book, or one of `retract` not a `Pair`.
             InvalidFreshness: `freshness` is not a `Freshness`.
         """
-        by_pair = _by_pair(books)
-        pairs = _checked_pairs(retract).difference(by_pair)
-        return self._change(by_pair, freshness, after, pairs, leave_out=leave_out)
+        pairs = frozenset(_checked(retract, Pair, "pair must be a Pair"))
+        return self._change(books, freshness, after, pairs, leave_out=leave_out)
 
     def replace(
         self, books: Iterable[OrderBook], freshness: Freshness | None = None, *, leave_out: bool = False
@@ -226,7 +225,7 @@ class Store(ABC):
         A book that is equal to the stored one is not written again, and is not counted. `freshness` of None: the as_of
         is not known. `leave_out` as for `update`; pairs that are left out are retracted. Raises as `update`.
         """
-        return self._change(_by_pair(books), freshness, is_whole=True, leave_out=leave_out)
+        return self._change(books, freshness, is_whole=True, leave_out=leave_out)
 
     def close(self) -> None:
         """Close the store, after the calls of other threads. Closing twice does no harm.
@@ -243,7 +242,7 @@ class Store(ABC):
 
     def _change(
         self,
-        books: dict[Pair, OrderBook],
+        books: Iterable[OrderBook],
         freshness: Freshness | None,
         after: Position | None = None,
         retract: frozenset[Pair] = frozenset(),
@@ -253,7 +252,8 @@ class Store(ABC):
     ) -> Receipt:
         if freshness is not None:
             MarketIndex().with_freshness(freshness)  # raises InvalidFreshness
-        bodies, limit = {pair: self._encoded(book) for pair, book in books.items()}, self._max_body_bytes
+        by_pair = {book.pair: book for book in _checked(books, OrderBook, "book must be an OrderBook")}
+        bodies, limit = {pair: self._encoded(book) for pair, book in by_pair.items()}, self._max_body_bytes
         if large := tuple(pair for pair, body in bodies.items() if len(body) > limit):
             others = f" and those of {len(large) - 1} others" if len(large) > 1 else ""
             problem = (
@@ -264,10 +264,10 @@ class Store(ABC):
                 raise BookTooLarge(f"{problem}; nothing was written", large)
             LOG.warning("%s; leaving it out", problem)
             freshness = freshness and freshness.without_as_of()
-        left_out = tuple(map(books.pop, large))
+        left_out = tuple(map(by_pair.pop, large))
         for pair in large:
             del bodies[pair]
-        change = CheckedChange(books, bodies, retract, freshness, is_whole)
+        change = CheckedChange(by_pair, bodies, retract.difference(by_pair, large), freshness, is_whole)
         receipt = self._in_turn("was not written to", partial(self._write, change, after))
         return evolve(receipt, left_out=left_out) if left_out else receipt
 
@@ -313,20 +313,10 @@ class Store(ABC):
             raise StoreError(f"{self.name} {action}: {reason}") from error
 
 
-def _by_pair(books: Iterable[OrderBook]) -> dict[Pair, OrderBook]:
-    """Return the last book of each pair. Raises `InvalidOrderBook`."""
-    by_pair = {}
-    for book in books:
-        if type(book) is not OrderBook:
-            raise InvalidOrderBook(f"book must be an OrderBook, got {type(book).__name__}: {safe_repr(book)}")
-        by_pair[book.pair] = book
-    return by_pair
-
-
-def _checked_pairs(pairs: Iterable[Pair]) -> frozenset[Pair]:
-    checked = set()
-    for pair in pairs:
-        if type(pair) is not Pair:
-            raise InvalidOrderBook(f"pair must be a Pair, got {type(pair).__name__}: {safe_repr(pair)}")
-        checked.add(pair)
-    return frozenset(checked)
+def _checked(values: Iterable[T], kind: type[T], rule: str) -> list[T]:
+    """Return the values. Raises `InvalidOrderBook` with the rule if one is not of this very class."""
+    checked = [*values]
+    for value in checked:
+        if type(value) is not kind:
+            raise InvalidOrderBook(f"{rule}, got {type(value).__name__}: {safe_repr(value)}")
+    return checked

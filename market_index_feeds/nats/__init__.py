@@ -4,7 +4,7 @@ A change is one atomic batch of messages; the headers of the last one are its re
 by direct requests, which no commit interrupts.
 """
 
-from market_index_feeds.nats.publishing import open_nats_store
+from market_index_feeds.nats.publishing import NatsStore
 from market_index_feeds.nats.reading import open_nats_source
 
-__all__ = ["open_nats_source", "open_nats_store"]
+__all__ = ["NatsStore", "open_nats_source"]

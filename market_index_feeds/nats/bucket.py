@@ -97,6 +97,7 @@ class Bucket:
         # Publishers send an empty message to this subject after each change.
         self._hints = f"market-index.{address.bucket}"
         self._page: _Page
+        self._jetstream: JetStreamContext
         self._inbox = ""
 
     def subject(self, key: str) -> str:
@@ -208,9 +209,9 @@ class Bucket:
 
     async def _ask(self, request: Callable[[JetStreamContext], Awaitable[T]], length: int = 0) -> T:
         """Return the answer to a request with messages of this length. Raises as `commit`, or NoStreamResponseError."""
-        client = await self.connection.client()
+        await self.connection.client()
         try:
-            return await self.connection.answer(request(client.jetstream(timeout=LIBRARY_SECONDS)), length)
+            return await self.connection.answer(request(self._jetstream), length)
         except APIError as error:
             code, text = error.err_code, shown_text(str(error.description))
             if code is None:
@@ -222,7 +223,7 @@ class Bucket:
             raise Rejected(text, code) from None
 
     async def _subscribe(self, client: Client) -> None:
-        self._inbox = client.new_inbox()
+        self._inbox, self._jetstream = client.new_inbox(), client.jetstream(timeout=LIBRARY_SECONDS)
         await client.subscribe(self._inbox, cb=self._on_page)
         if self.on_change is not None:
             await client.subscribe(self._hints, cb=self._on_hint)

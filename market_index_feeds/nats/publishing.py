@@ -21,7 +21,6 @@ replacement, need the content. It is read once: then it follows from what others
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
 from contextlib import suppress
 from itertools import count
 from time import monotonic
@@ -65,7 +64,7 @@ class _StoredInPart(FeedError):
 
 @define
 class _Writing:
-    """A change, and the pairs that are stored of it so far.
+    """A change, and the pairs of which it has stored the book or the retraction so far.
 
     `until` is when to give up if others always write first, on the monotonic clock.
     """
@@ -73,19 +72,24 @@ class _Writing:
     change: CheckedChange
     after: Position | None
     until: float
-    published: set[Pair] = field(factory=set)
-    retracted: set[Pair] = field(factory=set)
+    stored: set[Pair] = field(factory=set)
 
-    def add(self, stored: Iterable[Pair], values: Collection[Pair]) -> None:
-        """Add pairs that are stored, either with one of the values or as retracted."""
-        for pair in stored:
-            (self.published if pair in values else self.retracted).add(pair)
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The numbers of books and of retractions that are stored."""
+        published = len(self.stored & self.change.books.keys())
+        return published, len(self.stored) - published
 
 
 class NatsStore(Store):
     """A bucket, opened for publishing. A change is retried for `wait` seconds while the servers do not answer."""
 
-    def __init__(self, address: Address, wait: float) -> None:
+    def __init__(self, target: str, *, wait: float = WAIT_SECONDS, create: bool = True) -> None:
+        """Open the bucket of a URL. It is created if it does not exist and `create` is true. Raises `StoreError`."""
+        try:
+            address = Address.parse(target)
+        except ValueError as error:
+            raise StoreError(f"{shown_name(target)} cannot be opened: {error}") from None
         super().__init__(address.shown, wait)
         self._content = NatsSource(address)
         self._bucket = self._content.bucket
@@ -94,10 +98,11 @@ class NatsStore(Store):
         self._stored: tuple[Position, Record] | None = None
         self._runner = asyncio.Runner()
 
-    def open(self, *, create: bool) -> None:
-        """Connect, and create the bucket if it does not exist. Raises `StoreError`."""
+        async def opened() -> None:
+            await self._retried(lambda: self._bucket.open(create=create), OPENING_SECONDS)
+
         try:
-            self._in_turn("cannot be opened", lambda: run(self._runner, self._opened(create=create)))
+            self._in_turn("cannot be opened", lambda: run(self._runner, opened()))
         except BaseException:
             self.close()
             raise
@@ -121,9 +126,6 @@ class NatsStore(Store):
     @property
     def _max_body_bytes(self) -> int:
         return min(self._bucket.max_value_bytes, wire.MAX_ORDER_BOOK_BYTES)
-
-    async def _opened(self, *, create: bool) -> None:
-        await self._retried(lambda: self._bucket.open(create=create), OPENING_SECONDS)
 
     async def _refresh(self) -> Version:
         """Return the content, after reading what has changed."""
@@ -150,18 +152,19 @@ class NatsStore(Store):
                     if monotonic() > writing.until:
                         raise self._busy("was not written to") from None
         except (MarketIndexError, OSError) as error:
-            if not (writing.published or writing.retracted):
+            if not writing.stored:
                 raise
+            published, retracted = writing.counts
             kind = type(error) if isinstance(error, StoreError) else StoreError
             raise kind(
-                f"{self.name} was written to only in part ({len(writing.published)} books are stored, and "
-                f"{len(writing.retracted)} pairs retracted), and its as_of is not known: "
+                f"{self.name} was written to only in part ({published} books are stored, and {retracted} pairs "
+                "retracted), and its as_of is not known: "
                 f"{reason_of(error).removeprefix(f'{self.name} was not written to: ')}"
             ) from None
 
     async def _write_rest(self, writing: _Writing) -> Receipt:
         """Store what is not stored yet of a change, one batch after the other. Raises `Conflict`."""
-        change, done = writing.change, writing.published | writing.retracted
+        change, stored = writing.change, writing.stored
         if change.is_whole or change.retract:
             content = await self._refresh()
             assert content.position is not None  # noqa: S101  # a bucket has positions
@@ -173,31 +176,28 @@ class NatsStore(Store):
             (position, record), values, gone = self._stored, dict(change.bodies), set()
         self._require_position(writing.after, position)
         # A replacement compares all of its books again. Otherwise, others may have overwritten what is stored of it.
-        is_known = change.is_whole or writing.after is not None or (record.is_known and not done)
+        is_known = change.is_whole or writing.after is not None or (record.is_known and not stored)
         freshness = change.freshness_after(record.freshness)
-        rest = [pair for pair in [*values, *gone] if change.is_whole or pair not in done]
+        rest = [pair for pair in [*values, *gone] if change.is_whole or pair not in stored]
         while True:
             batch, rest = rest[:MAX_BATCH], rest[MAX_BATCH:]
-            messages: Messages = [
-                (key_of(pair), values[pair], {}) if pair in values else (key_of(pair), b"", dict(DELETION))
-                for pair in batch
-            ]
+            books = [pair for pair in batch if pair in values]
+            deleted = batch[len(books) :]
+            messages: Messages = [(key_of(pair), values[pair], {}) for pair in books]
+            messages += [(key_of(pair), b"", dict(DELETION)) for pair in deleted]
             record = record.next(uuid4().hex, freshness, is_last=not rest, is_known=is_known)
             self._stored, before = None, position
             try:
                 position = await self._commit(messages or [(HEARTBEAT_KEY, b"", {})], record, before)
             except _StoredInPart as error:
-                writing.add(batch[: error.messages], values)
+                stored.update(batch[: error.messages])
                 raise
             self._stored = position, record
-            writing.add(batch, values)
-            books = [change.books[pair] for pair in batch if pair in values]
-            self._content.take_over(books, batch[len(books) :], record, before, position)
+            self._content.take_over([change.books[pair] for pair in books], deleted, record, before, position)
+            stored.update(batch)
             writing.until = monotonic() + self._wait
             if not rest:
-                return Receipt(
-                    len(writing.published), len(writing.retracted), position=position, freshness=record.freshness
-                )
+                return Receipt(*writing.counts, position=position, freshness=record.freshness)
 
     async def _commit(self, messages: Messages, record: Record, position: Position) -> Position:
         """Store a batch with its record if this is the position of the bucket. Return the next position.
@@ -251,13 +251,3 @@ class NatsStore(Store):
                 f"{self.name} did not acknowledge a change, and others have changed it since: it may be lost"
             )
         raise Conflict(f"{self.name} was not written to: others have changed it")
-
-
-def open_nats_store(target: str, *, wait: float = WAIT_SECONDS, create: bool = True) -> NatsStore:
-    """Open a bucket for publishing; create it if it does not exist and `create` is true. Raises `StoreError`."""
-    try:
-        store = NatsStore(Address.parse(target), wait)
-    except ValueError as error:
-        raise StoreError(f"{shown_name(target)} cannot be opened: {error}") from None
-    store.open(create=create)
-    return store

@@ -42,7 +42,7 @@ from market_index_feeds import (
 from market_index_feeds.errors import Unreachable
 from market_index_feeds.nats import values
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.publishing import NatsStore
+from market_index_feeds.nats.bucket import Bucket
 from tests import links, nats
 from tests.feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
@@ -401,7 +401,7 @@ class TestOpening:
                 await asyncio.sleep(0.5)
             raise Unreachable(attempts[-1])
 
-        attempts, connection = list[str](), NatsStore(Address.parse("nats://127.0.0.1/b"), 0)._bucket.connection
+        attempts, connection = list[str](), Bucket(Address.parse("nats://127.0.0.1/b")).connection
         with pytest.raises(Unreachable, match="the cause"):
             asyncio.run(connection.retried(work, 0.4))
         assert len(attempts) > 1

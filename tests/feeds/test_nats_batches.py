@@ -29,7 +29,7 @@ from market_index_feeds import (
     open_store,
 )
 from market_index_feeds.nats.bucket import Bucket
-from market_index_feeds.nats.publishing import NatsStore, open_nats_store
+from market_index_feeds.nats.publishing import NatsStore
 from market_index_feeds.nats.record import Mark, Record
 from market_index_feeds.nats.values import key_of
 from tests import links, nats
@@ -106,7 +106,7 @@ class TestVersions:
     def test_each_batch_is_a_version_whose_as_of_is_unknown_until_the_last_one(
         self, bucket: str, change: Callable[[Store, int], Receipt]
     ):
-        with open_nats_store(bucket) as store, Reader(open_feed(bucket)) as reader:
+        with NatsStore(bucket) as store, Reader(open_feed(bucket)) as reader:
             store.replace(books(1), Freshness("slot 1"))
             reader.until(lambda version: version.index.as_of == "slot 1")
 
@@ -125,7 +125,7 @@ class TestVersions:
             assert [version.index.as_of for version in reader.versions] == ["slot 1", None, None, as_of]
 
     def test_books_are_written_first_and_pairs_retracted_last(self, bucket: str):
-        with open_nats_store(bucket) as store, Reader(open_feed(bucket)) as reader:
+        with NatsStore(bucket) as store, Reader(open_feed(bucket)) as reader:
             store.replace(books(1, 4), Freshness("slot 1"))
             reader.until(lambda version: version.index.as_of == "slot 1")
             sizes = list[int]()
@@ -154,7 +154,7 @@ class TestVersions:
             with pytest.raises(FeedError, match="contains no whole change: its first one is not finished"):
                 open_feed(bucket).read()
 
-        with open_nats_store(bucket) as store:
+        with NatsStore(bucket) as store:
             before_batches(store, {2: check, 3: check})
             store.update(books(1), freshness=Freshness("slot 1"))
         assert outcome(bucket) == (contents(1), "slot 1")
@@ -222,7 +222,7 @@ class TestUnfinished:
         self, bucket: str, change: Callable[[Store, int], Receipt], number: int, is_first: bool, tmp_path: Path
     ):
         stored = contents(2, (number - 1) * BATCH)
-        with open_nats_store(bucket) as store, Reader(open_feed(bucket)) as reader:
+        with NatsStore(bucket) as store, Reader(open_feed(bucket)) as reader:
             if not is_first:
                 store.replace(books(1), Freshness("slot 1"))
                 reader.until(lambda version: version.index.as_of == "slot 1")
@@ -254,7 +254,7 @@ class TestUnfinished:
             reader.until(lambda version: version.index.as_of == "slot 6")
 
     def test_a_replacement_repairs_what_a_killed_one_left(self, bucket: str):
-        with open_nats_store(bucket) as store:
+        with NatsStore(bucket) as store:
             store.replace(books(1), Freshness("slot 1"))
             before_batches(store, {2: kill})
             with suppress(Killed):
@@ -275,7 +275,7 @@ class TestUnfinished:
             length = nats.request(nats_server, f"STREAM.INFO.KV_{name}")["state"]["bytes"]
             nats.edit(nats_server, name, max_bytes=length + 10)
 
-        with open_nats_store(bucket) as store:
+        with NatsStore(bucket) as store:
             if not is_first:
                 store.replace([book(0, 1)], Freshness("slot 1"))
             before_batches(store, {2: lambda: in_thread(fill).join(DEADLINE_SECONDS)})
@@ -304,7 +304,7 @@ class TestUnfinished:
     ):
         """It is down before the second batch, until the publisher has noticed it."""
         with broken_link(nats_server) as (url, is_up, has_lost):
-            with open_nats_store(f"{url}/{nats.name_of(bucket)}", wait=DEADLINE_SECONDS) as store:
+            with NatsStore(f"{url}/{nats.name_of(bucket)}", wait=DEADLINE_SECONDS) as store:
                 store.replace(books(1), Freshness("slot 1"))
 
                 def repair() -> None:
@@ -323,7 +323,7 @@ class TestUnfinished:
         self, bucket: str, nats_server: nats.Server, change: Callable[[Store, int], Receipt]
     ):
         with broken_link(nats_server) as (url, is_up, _):
-            with open_nats_store(f"{url}/{nats.name_of(bucket)}", wait=DEADLINE_SECONDS) as store:
+            with NatsStore(f"{url}/{nats.name_of(bucket)}", wait=DEADLINE_SECONDS) as store:
                 store.replace(books(1), Freshness("slot 1"))
                 before_batches(store, {1: lambda: set_wait(store, 0.5), 2: is_up.clear})
                 expected = (
@@ -393,12 +393,12 @@ class TestOtherPublishers:
             if what not in OTHERS:
                 open_store(bucket).close()
             else:
-                with open_nats_store(bucket) as other:
+                with NatsStore(bucket) as other:
                     OTHERS[what](other)
             with suppress(FeedError):  # the other bucket is empty
                 left.append(outcome(bucket))
 
-        with open_nats_store(bucket) as store:
+        with NatsStore(bucket) as store:
             store.replace(books(1), Freshness("slot 1"))
             before_batches(store, {number: lambda: in_thread(write).join(DEADLINE_SECONDS)})
             if change is CHANGES["update after"]:
@@ -431,7 +431,7 @@ class TestOtherPublishers:
             now += waits * DEADLINE_SECONDS
             other.publish(book(20, 9))
 
-        with open_nats_store(bucket, wait=DEADLINE_SECONDS) as store, open_store(bucket) as other:
+        with NatsStore(bucket, wait=DEADLINE_SECONDS) as store, open_store(bucket) as other:
             store.replace(books(1), Freshness("slot 1"))
             monkeypatch.setattr("market_index_feeds.nats.publishing.monotonic", lambda: now)
             # Each second attempt fails: the change takes longer than the wait, but no batch does.
@@ -443,7 +443,7 @@ class TestOtherPublishers:
                 assert store.publish(*books(2)).published == SIZE
 
     def test_a_retraction_of_many_beside_a_publisher_of_one_book(self, bucket: str):
-        with open_nats_store(bucket) as store, open_store(bucket) as other:
+        with NatsStore(bucket) as store, open_store(bucket) as other:
             store.replace(books(1), Freshness("slot 1"))
 
             def retract_one() -> None:
@@ -526,7 +526,7 @@ class TestSignals:
         self, bucket: str, nats_server: nats.Server, then: Callable[[], None], is_waiting: bool
     ):
         """Between two batches, or while it waits for the server. The change is finished if the handler returns."""
-        is_handled, store = Event(), open_nats_store(bucket, wait=DEADLINE_SECONDS)
+        is_handled, store = Event(), NatsStore(bucket, wait=DEADLINE_SECONDS)
         threads = list[threading.Thread]()
 
         def handle(*_: object) -> None:
@@ -573,7 +573,7 @@ class TestWait:
     def suspended(self, bucket: str, nats_server: nats.Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[NatsStore]:
         """A store that waits half a second, and whose server does not answer. Requests have timeouts of a minute."""
         monkeypatch.setattr("market_index_feeds.nats.connection.IDLE_SECONDS", DEADLINE_SECONDS)
-        with open_nats_store(bucket, wait=DEADLINE_SECONDS) as store:
+        with NatsStore(bucket, wait=DEADLINE_SECONDS) as store:
             store.replace(books(1), Freshness("slot 1"))
             set_wait(store, 0.5)
             nats_server.stop()
@@ -593,6 +593,6 @@ class TestWait:
                 use()
 
     def test_without_a_wait_a_change_is_tried_once(self, bucket: str, nats_server: nats.Server):
-        with open_nats_store(bucket, wait=0) as store:
+        with NatsStore(bucket, wait=0) as store:
             store.replace(books(1), Freshness("slot 1"))
             assert outcome(bucket) == (contents(1), "slot 1")
