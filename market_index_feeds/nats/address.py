@@ -21,7 +21,7 @@ _PORT: Final = 4222
 
 
 @frozen
-class Address:
+class BucketAddress:
     """A bucket, the servers to connect to first, and the credentials, which no message shows.
 
     `shown` is the URL as messages show it. `certificates` are files in PEM: the authorities, the certificate and its
@@ -39,14 +39,14 @@ class Address:
     certificates: tuple[Path | None, Path | None, Path | None]
 
     @classmethod
-    def parse(cls, url: str, environment: Mapping[str, str] = os.environ) -> Address:
+    def parse(cls, url: str, environment: Mapping[str, str] = os.environ) -> BucketAddress:
         """Parse a URL: `nats://[user:password@]host[:port][,host[:port]...]/bucket[?creds=file]`.
 
         A user without a password is a token. Credentials that the URL does not have come from the variables that other
         NATS programs read: NATS_USER and NATS_PASSWORD, NATS_TOKEN, NATS_CREDS (a file of credentials), and for TLS
         NATS_CA, NATS_CERT and NATS_KEY (files in PEM).
 
-        >>> address = Address.parse("tls://reader:secret@a.example,b.example:4333/books", {})
+        >>> address = BucketAddress.parse("tls://reader:secret@a.example,b.example:4333/books", {})
         >>> address.servers, address.bucket, address.shown
         (('tls://a.example:4222', 'tls://b.example:4333'), 'books', 'tls://a.example,b.example:4333/books')
 

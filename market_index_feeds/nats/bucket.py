@@ -31,7 +31,7 @@ from nats.js.api import PubAck, StreamConfig, StreamInfo
 from nats.js.errors import APIError, NoStreamResponseError
 
 from market_index_feeds.errors import NotStored, Rejected, Unreachable
-from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.address import BucketAddress
 from market_index_feeds.nats.connection import LIBRARY_SECONDS, Connection, shown_text
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class Bucket:
     `max_value_bytes` is the size of the largest value that the servers accept, as far as it is known.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: BucketAddress) -> None:
         self.connection: Connection = Connection(address, self._subscribe)
         self.on_change: Callable[[], None] | None = None
         self.max_value_bytes: int = 0

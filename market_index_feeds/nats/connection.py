@@ -31,7 +31,7 @@ from nats.aio.client import Client
 from market_index.errors import safe_repr
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.errors import NotStored, Rejected, Unreachable, reason_of
-from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.address import BucketAddress
 from market_index_feeds.nats.credentials import connection_options
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ _MAX_TEXT_LENGTH: Final = 400  # a permission violation shows a key
 class Connection:
     """The connection of a bucket. `count` is how many were made; `subscribe` is called with the client of each."""
 
-    def __init__(self, address: Address, subscribe: Callable[[Client], Awaitable[object]]) -> None:
+    def __init__(self, address: BucketAddress, subscribe: Callable[[Client], Awaitable[object]]) -> None:
         self.count: int = 0
         self._address = address
         self._subscribe = subscribe

@@ -12,7 +12,7 @@ from typing import Any
 
 import nats.errors
 
-from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.address import BucketAddress
 
 
 class _ObservedContext(ssl.SSLContext):
@@ -25,7 +25,7 @@ class _ObservedContext(ssl.SSLContext):
         return super().wrap_bio(*args, **options)
 
 
-def connection_options(address: Address) -> dict[str, Any]:
+def connection_options(address: BucketAddress) -> dict[str, Any]:
     """Return the options for one connection to the servers of an address.
 
     Raises `OSError` if a file that the address names cannot be read or has wrong content.

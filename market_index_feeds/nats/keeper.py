@@ -45,7 +45,7 @@ from nats.aio.subscription import Subscription
 from market_index_feeds.errors import FeedError, StoreError, reason_of
 from market_index_feeds.keeper import Keeper
 from market_index_feeds.names import shown_name
-from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.address import BucketAddress
 from market_index_feeds.nats.connection import Connection, shown_text
 from market_index_feeds.nats.reading import OPENING_SECONDS
 
@@ -74,7 +74,7 @@ class _State(Enum):
 class BucketKeeper(Keeper):
     """The turn to keep a bucket. A thread asks for it and defends it, from the first `is_keeping` on."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: BucketAddress) -> None:
         super().__init__(address.shown)
         self._subject = f"market-index.{address.bucket}.keeper"
         self._id = uuid4().hex
@@ -204,6 +204,6 @@ class BucketKeeper(Keeper):
 def open_bucket_keeper(target: str) -> BucketKeeper:
     """Return the keeper of a bucket. Raises `StoreError` if its name is not valid."""
     try:
-        return BucketKeeper(Address.parse(target))
+        return BucketKeeper(BucketAddress.parse(target))
     except ValueError as error:
         raise StoreError(f"{shown_name(target)} cannot be opened: {error}") from None

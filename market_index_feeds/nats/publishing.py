@@ -42,7 +42,7 @@ from market_index_feeds.errors import (
 )
 from market_index_feeds.event_loop import blocking, run
 from market_index_feeds.names import shown_name
-from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.address import BucketAddress
 from market_index_feeds.nats.bucket import MAX_BATCH, WRONG_SEQUENCE
 from market_index_feeds.nats.reading import OPENING_SECONDS, NatsSource, position_of
 from market_index_feeds.nats.record import Record
@@ -87,7 +87,7 @@ class NatsStore(Store):
     def __init__(self, target: str, *, wait: float = WAIT_SECONDS, create: bool = True) -> None:
         """Open the bucket of a URL. It is created if it does not exist and `create` is true. Raises `StoreError`."""
         try:
-            address = Address.parse(target)
+            address = BucketAddress.parse(target)
         except ValueError as error:
             raise StoreError(f"{shown_name(target)} cannot be opened: {error}") from None
         super().__init__(address.shown, wait)

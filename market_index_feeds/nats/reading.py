@@ -34,7 +34,7 @@ from market_index import InvalidFreshness, MarketIndexError, OrderBook, Pair
 from market_index_feeds.errors import FeedError, Unreachable
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.names import shown_name
-from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.address import BucketAddress
 from market_index_feeds.nats.bucket import Bucket, Message
 from market_index_feeds.nats.connection import shown_text
 from market_index_feeds.nats.record import Mark, Record
@@ -86,7 +86,7 @@ class _Run:
 class NatsSource(Source):
     """A bucket. `record` is that of its last batch."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: BucketAddress) -> None:
         super().__init__(address.shown)
         self.bucket: Bucket = Bucket(address)
         self.record: Record = Record()
@@ -236,6 +236,6 @@ def open_nats_source(source: str) -> NatsSource:
     Raises `FeedError` if it is not the URL of a bucket.
     """
     try:
-        return NatsSource(Address.parse(source))
+        return NatsSource(BucketAddress.parse(source))
     except ValueError as error:
         raise FeedError(f"{shown_name(source)} cannot be opened: {error}") from None

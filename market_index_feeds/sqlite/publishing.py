@@ -164,13 +164,14 @@ def _put_books(sqlite: sqlite3.Connection, change: CheckedChange, last: LastChan
     else:
         query = f"{ROWS} WHERE pair = ?"
         found = [row for pair in change.retract for row in sqlite.execute(query, (str(pair),))]
+    named = {str(pair).encode(): pair for pair in change.books}
     stored, is_damaged = dict[Pair, bytes | None](), len(found) < last.rows
     for _, name, revision, digest, body in found:
-        pair, has_digest = pair_named(name), is_valid(name, revision, digest, body)
+        pair, has_digest = named.get(name) or pair_named(name), is_valid(name, revision, digest, body)
         is_damaged = is_damaged or pair is None or not has_digest
         if pair is not None and (body is not None or not has_digest):
             stored[pair] = body if has_digest else None
-    bodies, gone = change.differences_from(stored)
+    bodies, gone = change.differences_from(stored, change.bodies)
     counts = len(bodies), len(gone)
     if is_damaged and change.is_whole:
         # Readers read all rows: a reader of changes would not know what is removed.

@@ -41,7 +41,7 @@ from market_index_feeds import (
 )
 from market_index_feeds.errors import Unreachable
 from market_index_feeds.nats import values
-from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.address import BucketAddress
 from market_index_feeds.nats.bucket import Bucket
 from tests import links, nats
 from tests.feeds.made_up import book, pair, spots
@@ -89,13 +89,13 @@ class TestUrls:
             (url, {"NATS_CREDS": creds}, (None, None, None, Path(creds))),
             (f"{url}?creds={creds}", {"NATS_CREDS": "other"}, (None, None, None, Path(creds))),
         ]:
-            address = Address.parse(given_url, environment)
+            address = BucketAddress.parse(given_url, environment)
             assert (address.user, address.password, address.token, address.creds) == expected
             assert address.servers[0] == "nats://h:4222"
             assert not re.search("p@ss|p%40ss|s3cret|0ne-pass", repr(address) + address.shown)
 
     def test_several_servers(self):
-        address = Address.parse("TLS://a,[::1]:4333/b_-1", {})
+        address = BucketAddress.parse("TLS://a,[::1]:4333/b_-1", {})
         assert (address.servers, address.is_secure) == (("tls://a:4222", "tls://[::1]:4333"), True)
 
     @pytest.mark.parametrize(
@@ -401,7 +401,7 @@ class TestOpening:
                 await asyncio.sleep(0.5)
             raise Unreachable(attempts[-1])
 
-        attempts, connection = list[str](), Bucket(Address.parse("nats://127.0.0.1/b")).connection
+        attempts, connection = list[str](), Bucket(BucketAddress.parse("nats://127.0.0.1/b")).connection
         with pytest.raises(Unreachable, match="the cause"):
             asyncio.run(connection.retried(work, 0.4))
         assert len(attempts) > 1
