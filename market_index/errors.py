@@ -18,6 +18,10 @@
             ├── BookTooLarge
             └── UnknownOutcome
 
+A part of a value that is not valid raises an error of this hierarchy, whatever is wrong with it: its range, its text or
+its type. Other arguments raise `TypeError` or `ValueError`, as in Python: a count, a unit, a container of changes, an
+earlier value. A key of a wrong type is not found in a mapping, as in each mapping of Python.
+
 A message states the rule, then the rejected value. Messages show values with `safe_repr`, which limits their length and
 escapes line breaks.
 """
@@ -91,6 +95,12 @@ class InvalidFreshness(MarketIndexError, ValueError):
 
 class InvalidTokens(MarketIndexError, ValueError):
     """The text does not contain entries of the token registry, or an entry is not valid."""
+
+
+def require_type(name: str, value: object, kind: type) -> None:
+    """Raise `TypeError` unless the value is of this class."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, got {type(value).__name__}: {safe_repr(value)}")
 
 
 def require_iterable(name: str, values: object, of: str) -> None:

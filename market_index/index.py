@@ -10,7 +10,7 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from datetime import datetime
 from typing import Any, Final, TypeAlias, final
 
-from market_index.errors import InvalidFreshness, InvalidOrderBook, require_iterable, safe_repr
+from market_index.errors import InvalidFreshness, InvalidOrderBook, require_iterable, require_type, safe_repr
 from market_index.freshness import Freshness
 from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound, require_pair
@@ -146,7 +146,11 @@ class MarketIndex(Value, Mapping[Pair, OrderBook]):
         >>> book = OrderBook(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="0.0042")
         >>> MarketIndex([book]).changes_since(MarketIndex()) == ((book,), ())
         True
+
+        Raises:
+            TypeError: `earlier` is not an index.
         """
+        require_type("earlier", earlier, MarketIndex)
         changed, removed = self._by_key.changes_since(earlier._by_key)
         return tuple([book for _, book in changed]), tuple([book.pair for _, book in removed])
 
@@ -183,7 +187,7 @@ class MarketIndex(Value, Mapping[Pair, OrderBook]):
             raise KeyError(f"the key of an index must be a Pair, got {type(pair).__name__}: {safe_repr(pair)}")
         book = self._by_key.get(pair.ledger_order)
         if book is None:
-            raise PairNotFound(pair)
+            raise PairNotFound(f"Pair {pair} not found", pair)
         return book
 
     def __iter__(self) -> Iterator[Pair]:

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn, TypeAlias, final, overload
 
 from attrs import field, frozen
 
-from market_index.errors import InvalidOrderBook, MarketIndexError, require_iterable, safe_repr
+from market_index.errors import InvalidOrderBook, MarketIndexError, require_iterable, require_type, safe_repr
 from market_index.prices import EXACT, Side, parse_prices, price_argument, price_text, require_side, to_price
 from market_index.printing import repr_html, repr_pretty
 from market_index.sorted_map import Chunk, KeyOrder, SortedMap
@@ -54,8 +54,8 @@ class PriceLevel(Value):
         require_amount("accumulated_liquidity", self.accumulated_liquidity, 1)
 
 
-Entry: TypeAlias = PriceLevel | tuple[Decimal | str, int]
-"""A level, or a (price, amount) pair, as `OrderBook.from_levels` and `OrderBook.apply` accept it."""
+Entry: TypeAlias = PriceLevel | tuple[Decimal | str, int] | list[Any]
+"""A level, or a (price, amount) pair, also as a list, as `OrderBook.from_levels` and `OrderBook.apply` accept it."""
 
 LevelChanges: TypeAlias = tuple[tuple[Decimal, int], ...]
 """Changes of one side: each a price and its absolute amount, 0 for a removed level."""
@@ -190,8 +190,10 @@ class Levels(Value, Sequence[PriceLevel]):
         They are what `applied` takes. Shared chunks are skipped, so the cost depends on what changed.
 
         Raises:
+            TypeError: `earlier` is not `Levels`.
             ValueError: The earlier levels are of the other side.
         """
+        require_type("earlier", earlier, Levels)
         if earlier.side is not self.side:
             raise ValueError(f"the earlier levels must be {self.side.value}s, got {earlier.side.value}s")
         changed, removed = self._by_price.changes_since(earlier._by_price)

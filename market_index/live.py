@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from threading import Condition
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, final
+from weakref import WeakValueDictionary
 
 from market_index.errors import InvalidOrderBook, require_iterable, safe_repr
 from market_index.freshness import Freshness
@@ -48,8 +49,8 @@ class LiveIndex:
         self._current = books if isinstance(books, MarketIndex) else MarketIndex(books)
         # Its lock is held while the index is replaced. Threads wait for it.
         self._condition = Condition()
-        # The event for which the tasks of each event loop wait. It is used for one change.
-        self._events: dict[AbstractEventLoop, Event] = {}
+        # The event for which the tasks of each event loop wait. It is used for one change, and exists while one waits.
+        self._events: WeakValueDictionary[AbstractEventLoop, Event] = WeakValueDictionary()
 
     @property
     def current(self) -> MarketIndex:
@@ -198,7 +199,9 @@ class LiveIndex:
             return
         self._current = index
         self._condition.notify_all()
-        events, self._events = self._events, {}
+        if not self._events:
+            return
+        events, self._events = self._events, WeakValueDictionary()
         for loop, event in events.items():
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(event.set)

@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from market_index import depth, fills
 from market_index.depth import CumulativeLevels, Liquidity
-from market_index.errors import InvalidOrderBook, require_iterable, safe_repr
+from market_index.errors import InvalidOrderBook, require_iterable, require_type, safe_repr
 from market_index.fills import SimulatedFill, Unit
 from market_index.levels import (
     Entry,
@@ -164,8 +164,10 @@ class OrderBook(Value):
         (((Decimal('1'), 6), (Decimal('2'), 0)), ())
 
         Raises:
+            TypeError: `earlier` is not an order book.
             ValueError: The earlier book is of another pair.
         """
+        require_type("earlier", earlier, OrderBook)
         if earlier.pair != self.pair:
             raise ValueError(f"the earlier book must be of the pair {self.pair}, got {earlier.pair}")
         return self.bids.changes_since(earlier.bids), self.asks.changes_since(earlier.asks)

@@ -34,7 +34,8 @@ class Order(Value):
     ledger.
 
     Prices on the ledger are often a numerator and a denominator without a finite decimal, so a `Fraction` from 10^-28
-    to 2^96-1 is accepted too. If it equals a price exactly, it becomes that `Decimal`.
+    to 2^96-1 is accepted too. If it equals a price exactly, it becomes that `Decimal`. Compute with `level_price`,
+    which is always a `Decimal`.
 
     >>> from market_index import ADA
     >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)

@@ -83,18 +83,11 @@ class PairNotFound(MarketIndexError, KeyError):
     """The index does not track the pair, which is the attribute `pair`.
 
     It is a `KeyError`, because a market index is a mapping.
-
-    >>> from market_index import ADA, Pair
-    >>> str(PairNotFound(Pair(ADA, ADA)))
-    'Pair ADA/ADA not found'
     """
 
-    def __init__(self, pair: Pair) -> None:
-        super().__init__(pair)
+    def __init__(self, message: str, pair: Pair) -> None:
+        super().__init__(message, pair)
         self.pair = pair
-
-    def __str__(self) -> str:
-        return f"Pair {self.pair} not found"
 
 
 @final

@@ -391,7 +391,7 @@ def _wrong_type(name: str, value: object) -> str:
         order = "; a level is (price, amount)" if type(value) is int and name == "a price" else ""
         return f"{given}; pass '{value}' or Decimal('{value}'){order}"
     if isinstance(value, Fraction):
-        return f"{given}; pass it to an Order, whose level_price is a price"
+        return f"{given}; pass a Decimal{', or make an Order of it' if name == 'a price' else ''}"
     return f"{given}; pass its text or a Decimal"
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, final
 
 from attrs import Factory, define
 
-from market_index.errors import InvalidOrderBook, InvalidPrice, MarketIndexError, safe_repr
+from market_index.errors import InvalidOrderBook, InvalidPrice, MarketIndexError, require_type, safe_repr
 from market_index.freshness import Freshness
 from market_index.index import MarketIndex
 from market_index.levels import MAX_LIQUIDITY, Levels, by_price, price_key
@@ -38,17 +38,11 @@ class OrderNotFound(MarketIndexError, KeyError):
     """No resting order has this id, which is the attribute `order_id`.
 
     It is a `KeyError`, because resting orders are a mapping.
-
-    >>> str(OrderNotFound("51ab#0"))
-    "order '51ab#0' not found"
     """
 
-    def __init__(self, order_id: str) -> None:
-        super().__init__(order_id)
+    def __init__(self, message: str, order_id: str) -> None:
+        super().__init__(message, order_id)
         self.order_id = order_id
-
-    def __str__(self) -> str:
-        return f"order {safe_repr(self.order_id)} not found"
 
 
 _NOTHING: Final[SortedMap[str, Any]] = SortedMap.of(KeyOrder(str.encode), [], [])
@@ -98,9 +92,8 @@ class RestingOrders(Value, Mapping[str, Order]):
     ) -> None:
         nothing = _resting_orders(_NOTHING, _NOTHING, MarketIndex())
         filled = nothing.apply(orders, spots=spots, as_of=as_of)
-        _SET_BY_ID(self, filled._by_id)  # noqa: SLF001  # of this class
-        _SET_SATURATED(self, filled._saturated)  # noqa: SLF001  # of this class
-        _SET_INDEX(self, filled.index)
+        for name in RestingOrders.__slots__:
+            slot_setters(RestingOrders, name)[0](self, getattr(filled, name))
 
     @property
     def saturated(self) -> dict[Pair, int]:
@@ -140,16 +133,18 @@ class RestingOrders(Value, Mapping[str, Order]):
             InvalidPrice: A spot price is invalid.
             InvalidFreshness: `as_of` is invalid.
         """
+        require_type("placed", placed, Mapping)
+        require_type("spots", spots, Mapping)
         # Copied, because a mapping of the caller may change.
         placed = dict(placed)
         gone = self._removed_or_replaced(placed, removed, missing_ok=missing_ok)
-        by_pair: dict[LedgerOrder, _PairChange] = {}
+        changes: dict[LedgerOrder, _PairChange] = {}
 
         def change_of(pair: Pair) -> _PairChange:
             key = pair.ledger_order
-            if key not in by_pair:
-                by_pair[key] = _PairChange(pair)
-            return by_pair[key]
+            if key not in changes:
+                changes[key] = _PairChange(pair)
+            return changes[key]
 
         for sign, orders in ((-1, gone), (1, placed)):
             for order in orders.values():
@@ -158,7 +153,7 @@ class RestingOrders(Value, Mapping[str, Order]):
             require_trackable(pair)
             change_of(pair).spot = _checked_spot(pair, spot)
         saturated: dict[str, tuple[Pair, int] | None] = {}
-        index = self.index.with_books(*[self._changed_book(change, saturated) for change in by_pair.values()])
+        index = self.index.with_books(*[self._changed_book(change, saturated) for change in changes.values()])
         if as_of is not None:
             index = index.with_freshness(Freshness(as_of, index.published_at))
         by_id: dict[str, Order | None] = dict.fromkeys(gone)
@@ -173,14 +168,14 @@ class RestingOrders(Value, Mapping[str, Order]):
         self, placed: Mapping[str, Order], removed: Iterable[str], *, missing_ok: bool
     ) -> dict[str, Order]:
         """Return the orders that a change removes or replaces, by id. Raises the errors of `apply`."""
-        if isinstance(removed, str):
-            raise InvalidOrderBook(f"removed must be an iterable of order ids, got str: {safe_repr(removed)}")
+        if isinstance(removed, str) or not hasattr(removed, "__iter__"):
+            raise TypeError(f"removed must be an iterable of order ids, got {safe_repr(removed)}")
         gone: dict[str, Order] = {}
         for order_id in removed:
             _require_id(order_id)
             before = self._by_id.get(order_id)
             if not missing_ok and (before is None or order_id in gone):
-                raise OrderNotFound(order_id)
+                raise _not_found(order_id)
             if before is not None:
                 gone[order_id] = before
         for order_id, order in placed.items():
@@ -205,7 +200,7 @@ class RestingOrders(Value, Mapping[str, Order]):
         levels: Levels,
         differences: dict[str, tuple[Decimal, int]],
         saturated: dict[str, tuple[Pair, int] | None],
-    ) -> list[tuple[Decimal, int]]:
+    ) -> tuple[tuple[Decimal, int], ...]:
         """Return the changes of levels that add differences to their totals."""
         changes: list[tuple[Decimal, int]] = []
         for text, (price, difference) in differences.items():
@@ -218,7 +213,7 @@ class RestingOrders(Value, Mapping[str, Order]):
                 saturated[level] = (pair, excess) if excess >= 0 else None
                 total = MAX_LIQUIDITY + min(excess, 0)
             changes.append((price, total))
-        return changes
+        return tuple(changes)
 
     def untrack(self, *pairs: Pair) -> RestingOrders:
         """Stop tracking pairs that have no orders; a pair that is not tracked is ignored.
@@ -226,14 +221,17 @@ class RestingOrders(Value, Mapping[str, Order]):
         Raises:
             InvalidOrderBook: A pair has orders.
         """
+        # They are in no book.
+        without_amount = {order.pair for order in self._by_id.values() if not order.amount}
         for pair in pairs:
             require_trackable(pair)
-            if resting := len(self._orders_of(pair)):
-                raise InvalidOrderBook(f"{pair} must have no orders to be untracked, got {resting}")
+            book = self.index.get(pair)
+            if pair in without_amount or (book is not None and (book.bids or book.asks)):
+                raise InvalidOrderBook(f"{pair} must have no orders to be untracked")
         return _resting_orders(self._by_id, self._saturated, self.index.without(*pairs))
 
     def at(self, pair: Pair, side: Side, price: Decimal | str) -> dict[str, Order]:
-        """Return the orders of a level by id, sorted by id. It reads all orders: 10,000 take milliseconds.
+        """Return the orders of a level by id, sorted by id. It reads all orders: 10,000 take a millisecond.
 
         >>> from market_index import ADA, AssetId
         >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -250,17 +248,14 @@ class RestingOrders(Value, Mapping[str, Order]):
         level_price = to_price(price)
         return {
             order_id: order
-            for order_id, order in self._orders_of(pair)
-            if order.side is side and order.amount and order.level_price == level_price
+            for order_id, order in self._by_id.items()
+            if order.side is side and order.amount and order.level_price == level_price and order.pair == pair
         }
-
-    def _orders_of(self, pair: Pair) -> list[tuple[str, Order]]:
-        return [entry for entry in self._by_id.items() if entry[1].pair == pair]
 
     def __getitem__(self, order_id: str) -> Order:
         order = self._by_id.get(order_id) if type(order_id) is str else None
         if order is None:
-            raise OrderNotFound(order_id)
+            raise _not_found(order_id)
         return order
 
     def __iter__(self) -> Iterator[str]:
@@ -286,11 +281,13 @@ class RestingOrders(Value, Mapping[str, Order]):
         return dict(self), {pair: book.spot for pair, book in self.index.items()}, self.index.as_of
 
 
-_SET_BY_ID, _SET_SATURATED, _SET_INDEX = slot_setters(RestingOrders, "_by_id", "_saturated", "index")
+_SET_BY_ID, _SET_SATURATED, _SET_INDEX = slot_setters(RestingOrders, *RestingOrders.__slots__)
 
 
 def _resting_orders(
-    by_id: SortedMap[str, Order], saturated: SortedMap[str, tuple[Pair, int]], index: MarketIndex
+    by_id: SortedMap[str, Order],
+    saturated: SortedMap[str, tuple[Pair, int]],
+    index: MarketIndex,
 ) -> RestingOrders:
     """Return the resting orders of valid parts, without validating them again."""
     resting = object.__new__(RestingOrders)
@@ -317,6 +314,10 @@ class _PairChange:
         text = price_key(price)
         total = differences[text][1] if text in differences else 0
         differences[text] = (price, total + sign * order.amount)
+
+
+def _not_found(order_id: str) -> OrderNotFound:
+    return OrderNotFound(f"order {safe_repr(order_id)} not found", order_id)
 
 
 def _require_id(value: object) -> None:

@@ -15,11 +15,12 @@ from typing import Any, Final, Protocol, TypeAlias, final
 from attrs import evolve, frozen
 
 from market_index.assets import ADA, POLICY_ID_LENGTH, AssetId
+from market_index.display.tokens import Tokens
 from market_index.levels import MAX_LIQUIDITY
 from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import Pair, require_trackable
-from market_index.prices import Side, price_for_takers
+from market_index.prices import MAX_DECIMAL_PLACES, Side, price_for_takers
 
 # Before the imports of Hypothesis, because its error names the extra.
 from market_index.strategies import amounts, prices, ratios
@@ -35,7 +36,8 @@ _Spots: TypeAlias = dict[Pair, Decimal | None]
 _TOKENS: Final = [AssetId(bytes(POLICY_ID_LENGTH), name) for name in (b"A", b"B")]
 _PAIRS: Final = (Pair(_TOKENS[0], ADA), Pair(ADA, _TOKENS[0]), Pair(*_TOKENS))  # also with base and quote exchanged
 _ORDER_IDS: Final = frozenset(["a#0", "a#1", "b#0", "c#0", "d#0"])
-_LEVEL_PRICES: Final = st.sampled_from([Fraction(2), Fraction(1, 3), Fraction(29000, 7)]) | ratios()
+# The first two differ, but not as floats.
+_PRICES: Final = st.sampled_from([Fraction(2), 2 + Fraction(1, 10**27), Fraction(1, 3), Fraction(29000, 7)]) | ratios()
 _AMOUNTS: Final = st.integers(0, 10) | amounts(min_value=0)
 
 
@@ -92,23 +94,38 @@ class Indexer(Protocol):
 
 
 def indexer_machine(
-    new_indexer: Callable[[], Indexer], *, pairs: Collection[Pair] = _PAIRS, max_history: int = 2_160
+    new_indexer: Callable[[], Indexer],
+    *,
+    pairs: Collection[Pair] = _PAIRS,
+    max_history: int = 2_160,
+    amounts: st.SearchStrategy[int] = _AMOUNTS,
+    crossing: bool = True,
 ) -> type[RuleBasedStateMachine]:
     """Return a state machine that compares the books of an indexer with those of a plain model after each step.
 
-    In a test file, `TestMyIndexer = indexer_machine(MyIndexer).TestCase` is the whole test.
+    In a test file, `TestMyIndexer = indexer_machine(MyIndexer).TestCase` is the whole test. A failing example names the
+    pairs, with eight digits of each policy id.
 
     Args:
         new_indexer: Returns a new indexer without orders.
         pairs: The pairs of the offers.
         max_history: The maximum number of blocks that a rollback discards.
+        amounts: Draws the amounts of offers, in the smallest unit of the offered asset.
+        crossing: Whether a bid may be at or above an ask. Pass False for a matching engine, which fills such orders.
 
     Raises:
         InvalidOrderBook: A pair cannot be tracked.
     """
     for pair in pairs:
         require_trackable(pair)
-    content = {"new_indexer": staticmethod(new_indexer), "pairs": tuple(pairs), "max_history": max_history}
+    labels = Tokens()
+    content = {
+        "new_indexer": staticmethod(new_indexer),
+        "pairs": {f"{labels.label(pair.base)}/{labels.label(pair.quote)}": pair for pair in pairs},
+        "max_history": max_history,
+        "amounts": amounts,
+        "crossing": crossing,
+    }
     return type("IndexerMachine", (_IndexerMachine,), content)
 
 
@@ -133,18 +150,21 @@ def _one(of: Callable[[Any], Collection[Any]]) -> st.SearchStrategy[Any]:
     return st.runner().flatmap(lambda machine: st.sampled_from(sorted(of(machine))))
 
 
-@st.composite
-def _offers(draw: st.DrawFn) -> Offer:
-    pair: Pair = draw(_one(lambda machine: machine.pairs))
-    is_ask, price, amount = draw(st.booleans()), draw(_LEVEL_PRICES), draw(_AMOUNTS)
-    return Offer(pair, pair.base, amount, price) if is_ask else Offer(pair, pair.quote, amount, 1 / price)
+_OFFERS: Final[dict[str, Any]] = {
+    "pair": _one(lambda machine: machine.pairs),
+    "side": st.sampled_from([side.value for side in Side]),
+    "price": _PRICES,
+    "amount": st.runner().flatmap(lambda machine: machine.amounts),
+}
 
 
 class _IndexerMachine(RuleBasedStateMachine):
     """Applies each change to the indexer and to a model: plain dicts of the offers, the spot prices and the blocks."""
 
     new_indexer: Callable[[], Indexer]
+    pairs: Mapping[str, Pair]
     max_history: int
+    crossing: bool
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,21 +174,39 @@ class _IndexerMachine(RuleBasedStateMachine):
         self.blocks: dict[str, tuple[_Offers, _Spots]] = {}
         self.block_count = 0
 
-    def idle_pairs(self) -> set[Pair]:
-        return self.spots.keys() - {offer.pair for offer in self.offers.values()}
+    def idle_pairs(self) -> set[str]:
+        busy = {offer.pair for offer in self.offers.values()}
+        return {name for name, pair in self.pairs.items() if pair in self.spots and pair not in busy}
 
-    @precondition(lambda machine: _ORDER_IDS - machine.offers.keys())
-    @rule(order_id=_one(lambda machine: _ORDER_IDS - machine.offers.keys()), offer=_offers())
-    def place(self, order_id: str, offer: Offer) -> None:
+    def _set(self, order_id: str, offer: Offer) -> None:
         self.offers[order_id] = offer
         self.spots.setdefault(offer.pair)
         self.indexer.place(order_id, offer)
+
+    @precondition(lambda machine: _ORDER_IDS - machine.offers.keys())
+    @rule(order_id=_one(lambda machine: _ORDER_IDS - machine.offers.keys()), **_OFFERS)
+    def place(self, order_id: str, pair: str, side: str, price: Fraction, amount: int) -> None:
+        """Offer the base at a price of the pair (an ask), or the quote (a bid)."""
+        traded, is_ask = self.pairs[pair], side == Side.ASK.value
+        if not self.crossing:
+            # Bids are at most 1, and asks above 1.
+            low = max(min(price, 1 / price), Fraction(1, 10**MAX_DECIMAL_PLACES))
+            price = low if not is_ask else Fraction(2) if low == 1 else 1 / low
+        offer = Offer(traded, traded.base, amount, price) if is_ask else Offer(traded, traded.quote, amount, 1 / price)
+        self._set(order_id, offer)
+
+    @precondition(lambda machine: machine.offers)
+    @rule(order_id=_one(lambda machine: machine.offers), **_OFFERS)
+    def remove_and_place(self, order_id: str, **offer: Any) -> None:
+        """Use the id of an order again, perhaps in another pair."""
+        self.remove(order_id)
+        self.place(order_id, **offer)
 
     @precondition(lambda machine: machine.offers)
     @rule(order_id=_one(lambda machine: machine.offers), tenths_left=st.integers(0, 9))
     def fill(self, order_id: str, tenths_left: int) -> None:
         offer = self.offers[order_id]
-        self.place(order_id, evolve(offer, amount=offer.amount * tenths_left // 10))
+        self._set(order_id, evolve(offer, amount=offer.amount * tenths_left // 10))
 
     @precondition(lambda machine: machine.offers)
     @rule(order_id=_one(lambda machine: machine.offers))
@@ -177,15 +215,15 @@ class _IndexerMachine(RuleBasedStateMachine):
         self.indexer.remove(order_id)
 
     @rule(pair=_one(lambda machine: machine.pairs), spot=st.none() | prices())
-    def set_spot(self, pair: Pair, spot: Decimal | None) -> None:
-        self.spots[pair] = spot
-        self.indexer.set_spot(pair, spot)
+    def set_spot(self, pair: str, spot: Decimal | None) -> None:
+        self.spots[self.pairs[pair]] = spot
+        self.indexer.set_spot(self.pairs[pair], spot)
 
     @precondition(lambda machine: machine.idle_pairs())
     @rule(pair=_one(idle_pairs))
-    def untrack(self, pair: Pair) -> None:
-        del self.spots[pair]
-        self.indexer.untrack(pair)
+    def untrack(self, pair: str) -> None:
+        del self.spots[self.pairs[pair]]
+        self.indexer.untrack(self.pairs[pair])
 
     @rule()
     def commit(self) -> None:

@@ -114,7 +114,7 @@ def book(
                 continue
             before = lines
             if found is None:
-                click.echo(str(PairNotFound(pair)), err=True)
+                click.echo(f"Pair {pair} not found", err=True)
             elif is_terminal:
                 if watch:
                     click.clear()

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 
 from market_index.assets import AssetId
 from market_index.display.tokens import Tokens
-from market_index.errors import safe_repr
+from market_index.errors import require_type, safe_repr
 from market_index.index import MarketIndex
 from market_index.levels import Levels
 from market_index.order_book import OrderBook
@@ -66,8 +66,8 @@ def table(value: object, tokens: Tokens | None = None, pair: Pair | None = None)
         TypeError: The value has no table, `pair` is missing, or an argument has another type.
     """
     for name, given, kind in (("tokens", tokens, Tokens), ("pair", pair, Pair)):
-        if given is not None and type(given) is not kind:
-            raise TypeError(f"{name} must be a {kind.__name__}, got {type(given).__name__}: {safe_repr(given)}")
+        if given is not None:
+            require_type(name, given, kind)
     title, columns, rows, count = _content(value)
     pair = value.pair if isinstance(value, OrderBook) else pair
     shown = _Shown(tokens, pair)

@@ -19,7 +19,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cache, partial
 from operator import itemgetter
-from typing import Any, Final, TypeAlias, get_args, get_origin
+from typing import Any, Final, NoReturn, TypeAlias, get_args, get_origin
 
 from attrs import fields, frozen, has, resolve_types
 from cattrs import (
@@ -80,6 +80,8 @@ def configure_converter(converter: Converter) -> None:
             structure = partial(_structured_briefly, structure)
         converter.register_structure_hook(of_type, structure)
         converter.register_unstructure_hook(of_type, unstructure)
+    converter.register_structure_hook(Levels, _refuse_levels)
+    converter.register_unstructure_hook(Levels, _refuse_levels)
 
 
 @cache
@@ -228,6 +230,10 @@ def _structured_briefly(structure: Hook, value: Any, of_type: object) -> Any:
         return structure(value, of_type)
     except BaseValidationError as error:
         raise first_fault(error, Fault) from None
+
+
+def _refuse_levels(*_: object) -> NoReturn:
+    raise TypeError("a field of type Levels has no JSON: store its order book")
 
 
 def _side(text: str) -> Side:

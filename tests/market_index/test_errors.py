@@ -29,7 +29,7 @@ PUBLIC = [getattr(market_index, name) for name in market_index.__all__]
 KINDS: list[type[MarketIndexError]] = [
     one for one in PUBLIC if isinstance(one, type) and issubclass(one, MarketIndexError)
 ]
-MISSING = [PairNotFound(PAIR), OrderNotFound("51ab#0")]
+MISSING = [PairNotFound("message", PAIR), OrderNotFound("message", "51ab#0")]
 ERRORS = [kind("message") for kind in KINDS if kind not in map(type, MISSING)]
 
 
@@ -50,7 +50,7 @@ def test_an_error_survives_pickle_and_copy(error: MarketIndexError):
         assert vars(duplicate) == vars(error)
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("error", [*ERRORS, *MISSING], ids=lambda error: type(error).__name__)
 def test_a_location_precedes_the_message(error: MarketIndexError):
     located = error.at("bids[3]")
     assert type(located) is type(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -188,6 +189,12 @@ def test_an_index_equals_every_mapping_of_the_same_pairs_to_the_same_books():
     assert index != books
     indexes = [MarketIndex(books[:size]) for size in range(10)]
     assert len(set(map(hash, indexes))) == len(indexes)
+
+
+@pytest.mark.parametrize("value", [MarketIndex(), OrderBook(numbered_pair(1)), OrderBook(numbered_pair(1)).bids])
+def test_changes_are_since_a_value_of_the_same_class(value: Any):
+    with pytest.raises(TypeError, match=rf"^earlier must be a {type(value).__name__}, got dict: {{}}$"):
+        value.changes_since({})
 
 
 def test_chunks_that_two_indexes_share_are_not_inspected():

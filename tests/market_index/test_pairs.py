@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, InvalidAssetId, InvalidPairList, InvalidPrice, Pair, PairInfo, PairNotFound
+from market_index import (
+    ADA,
+    AssetId,
+    InvalidAssetId,
+    InvalidPairList,
+    InvalidPrice,
+    MarketIndex,
+    Pair,
+    PairInfo,
+    PairNotFound,
+)
 from market_index.strategies import pairs
 
 SNEK = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
@@ -106,7 +116,7 @@ def test_the_pair_list_has_no_pair_of_an_asset_with_itself():
 
 
 def test_a_pair_that_is_not_found_is_named_and_is_the_missing_key():
-    error = PairNotFound(Pair(ADA, SNEK))
-    assert error.pair == Pair(ADA, SNEK)
-    assert error.args == (error.pair,)
-    assert str(error) == f"Pair ADA/{SNEK} not found"
+    with pytest.raises(PairNotFound) as raised:
+        MarketIndex().order_book(Pair(ADA, SNEK))
+    assert raised.value.pair == Pair(ADA, SNEK)
+    assert str(raised.value) == f"Pair ADA/{SNEK} not found"

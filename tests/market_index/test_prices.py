@@ -203,7 +203,7 @@ def test_a_decimal_out_of_range_is_rejected_with_the_rule(value: Decimal, rule: 
         (float("nan"), r"float: nan; pass its text or a Decimal"),
         (-1.5, r"float: -1\.5; pass its text or a Decimal"),
         (True, "bool"),
-        (Fraction(1, 3), r"Fraction: .*; pass it to an Order, whose level_price is a price"),
+        (Fraction(1, 3), r"Fraction: .*; pass a Decimal, or make an Order of it$"),
         (None, "NoneType"),
         (b"1", "bytes"),
         (1 + 0j, "complex"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
 from market_index import ADA, AssetId, InvalidOrderBook, Order, OrderBook, Pair, RestingOrders, Side
@@ -62,11 +63,20 @@ class WithTwoBlocksOfHistory(RestingIndexer):
         self.blocks = dict(list(self.blocks.items())[-3:])
 
 
+class Matching(RestingIndexer):
+    """A matching engine: a book that is crossed is a defect."""
+
+    def commit(self, block: str) -> None:
+        assert not any(book.is_crossed or book.is_locked for book in self.working.index.values())
+        super().commit(block)
+
+
 TestRestingIndexer = indexer_machine(RestingIndexer).TestCase
+TestMatching = indexer_machine(Matching, amounts=st.integers(1, 9), crossing=False).TestCase
 TestOfPairs = indexer_machine(RestingIndexer, pairs=[PAIR], max_history=0).TestCase
 TestOfHistory = indexer_machine(WithTwoBlocksOfHistory, max_history=2).TestCase
 TestRestingIndexer.settings = settings(max_examples=settings().max_examples // 2)
-for case in (TestOfPairs, TestOfHistory):
+for case in (TestOfPairs, TestOfHistory, TestMatching):
     case.settings = settings(max_examples=10)
 
 
@@ -87,6 +97,29 @@ def fills_added(indexer: RestingIndexer, order_id: str, offer: Offer) -> Order:
 
 def sides_exchanged(_: RestingIndexer, __: str, offer: Offer) -> Order:
     return evolve(offer.order, side=Side.BID if offer.order.side is Side.ASK else Side.ASK)
+
+
+class FloatKeys(RestingIndexer):
+    """Prices that are equal as floats are one level."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prices: dict[float, Decimal] = {}
+
+    def order(self, order_id: str, offer: Offer) -> Order:
+        price = offer.order.level_price
+        return evolve(offer.order, price=self.prices.setdefault(float(price), price))
+
+
+class FirstPairs(RestingIndexer):
+    """An id stays in the pair in which it was first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pairs: dict[str, Pair] = {}
+
+    def order(self, order_id: str, offer: Offer) -> Order:
+        return evolve(offer.order, pair=self.pairs.setdefault(order_id, offer.pair))
 
 
 def spots_lost_by_a_rollback(indexer: RestingIndexer, block: str) -> None:
@@ -133,6 +166,7 @@ MISTAKES: dict[str, dict[str, Callable[..., object]]] = {
     "pairs are never untracked": {"untrack": lambda _, pair: None},
 }
 BROKEN = {name: type("BrokenIndexer", (RestingIndexer,), methods) for name, methods in MISTAKES.items()}
+BROKEN |= {"prices are floats": FloatKeys, "an id stays in its first pair": FirstPairs}
 
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
@@ -154,9 +188,9 @@ def test_an_indexer_that_retains_less_than_the_longest_rollback_is_detected():
 
 def test_the_message_names_block_and_books():
     machine: Any = indexer_machine(BROKEN["pairs are never untracked"], pairs=[PAIR])()
-    machine.set_spot(pair=PAIR, spot=None)
+    machine.set_spot(pair="SNEK 00000000/ADA", spot=None)
     machine.commit()
-    machine.untrack(pair=PAIR)
+    machine.untrack(pair="SNEK 00000000/ADA")
     machine.books_are_those_of_the_last_block()
     machine.commit()
     with pytest.raises(AssertionError) as found:
@@ -164,16 +198,18 @@ def test_the_message_names_block_and_books():
     assert str(found.value) == f"after block 2: must be None, got {OrderBook(PAIR)}"
 
 
-def test_offers_are_of_the_given_pairs():
-    pairs = set()
+def test_offers_are_of_the_given_pairs_and_amounts():
+    offers = list[Offer]()
 
     class Noting(RestingIndexer):
         def place(self, order_id: str, offer: Offer) -> None:
-            pairs.add(offer.pair)
+            offers.append(offer)
             super().place(order_id, offer)
 
-    run_state_machine_as_test(indexer_machine(Noting, pairs=[PAIR]), settings=settings(max_examples=10))
-    assert pairs == {PAIR}
+    machine = indexer_machine(Noting, pairs=[PAIR], amounts=st.just(7))
+    run_state_machine_as_test(machine, settings=settings(max_examples=10))
+    assert {offer.pair for offer in offers} == {PAIR}
+    assert 7 in {offer.amount for offer in offers} <= set(range(8))
 
 
 @pytest.mark.parametrize("pair", [Pair(ADA, ADA), "ADA/x"])

@@ -26,6 +26,7 @@ from market_index import (
     Freshness,
     InvalidOrderBook,
     InvalidPrice,
+    Levels,
     MarketIndex,
     MarketIndexError,
     Order,
@@ -137,6 +138,19 @@ def test_an_order_and_an_index_have_the_names_of_their_fields():
         "published_at": None,
     }
     assert PLAIN.unstructure(PLAIN.structure(index, MarketIndex)) == index
+
+
+def test_a_field_of_levels_is_an_error():
+    @frozen
+    class Side:
+        levels: Levels
+
+    converter = Converter()
+    wire.configure_converter(converter)
+    with pytest.raises(TypeError, match="a field of type Levels has no JSON: store its order book"):
+        converter.unstructure(Side(wire.order_book_from_json(json.dumps(BOOK).encode()).bids))
+    with pytest.raises(ClassValidationError):
+        converter.structure({"levels": []}, Side)
 
 
 def test_a_union_of_values_needs_a_tag():

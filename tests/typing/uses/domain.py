@@ -49,6 +49,8 @@ assert_type(level.price, Decimal)
 book = OrderBook.from_levels(pair, bids=[("0.5", 7), (Decimal(1), 2), level], asks=iter([("2", 1)]))
 side: Sequence[PriceLevel] = book.bids
 assert_type(book.bids, Levels)
+assert_type(book.apply(asks=[["0.5", 7]]), OrderBook)
+assert_type(list(book.side(Side.BID).items()), list[tuple[Decimal, int]])
 assert_type(book.bids[0], PriceLevel)
 assert_type(book.bids[:2], Levels)
 assert_type(book.bids.amount_at("0.5"), int)
@@ -114,11 +116,11 @@ live.current = index  # error: mypy[misc] pyright[reportAttributeAccessIssue]
 # Errors
 
 invalid: ValueError = InvalidPrice("a price must be above 0, got '-1'").at("bids[3].price")
-missing: KeyError = PairNotFound(pair)
-assert_type(OrderNotFound("a#0").order_id, str)
-errors: list[MarketIndexError] = [PairNotFound(pair), InvalidPrice()]
+missing: KeyError = PairNotFound("message", pair)
+assert_type(OrderNotFound("message", "a#0").order_id, str)
+errors: list[MarketIndexError] = [PairNotFound("message", pair), InvalidPrice()]
 
-PairNotFound("ADA/x")  # error: mypy[arg-type] pyright[reportArgumentType]
+PairNotFound("message", "ADA/x")  # error: mypy[arg-type] pyright[reportArgumentType]
 
 
 class MyBook(OrderBook):  # error: mypy[misc] pyright[reportGeneralTypeIssues]
