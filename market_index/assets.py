@@ -6,7 +6,6 @@ both, and reads and writes the texts by which other programs identify an asset.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any, Final, final
 
 from attrs import frozen
@@ -72,8 +71,8 @@ class AssetId(Value):
     def parse(text: str) -> AssetId:
         """Read `ADA` or `<policy id>:<asset name>`, in upper or lower case hexadecimal.
 
-        `ADA` must be upper case. Other spellings are rejected, and the message names them: `lovelace`, `policy.name`
-        (see `from_dotted`), and both parts without a separator (see `from_unit`).
+        `ADA` must be upper case. Other spellings are rejected: `lovelace`, `policy.name` (see `from_dotted`), and both
+        parts without a separator (see `from_unit`).
 
         >>> AssetId.parse("ADA") == ADA
         True
@@ -89,10 +88,7 @@ class AssetId(Value):
             return ADA
         policy_id, colon, asset_name = text.partition(":")
         if not colon:
-            spelling = _spelling(text)
-            raise InvalidAssetId(
-                f"an asset identifier must be ADA or policy:name in hex, got {spelling}{safe_repr(text)}"
-            )
+            raise InvalidAssetId(f"an asset identifier must be ADA or policy:name in hex, got {safe_repr(text)}")
         return _of_digits(text, policy_id, asset_name)
 
     @staticmethod
@@ -199,19 +195,6 @@ def _require_text(text: object) -> None:
 def _reject(separator: str, text: str, rule: str) -> None:
     if separator in text:
         raise InvalidAssetId(f"{rule}, got {safe_repr(text)}")
-
-
-def _spelling(text: str) -> str:
-    """Return which spelling of other programs a text is in, and what reads it; an empty text for none."""
-    if text.startswith("asset1"):
-        return "a fingerprint, which cannot be converted back: "
-    for spelling, read in (
-        ("a unit (AssetId.from_unit)", AssetId.from_unit),
-        ("a dotted name (AssetId.from_dotted)", AssetId.from_dotted),
-    ):
-        with suppress(InvalidAssetId):
-            return "" if read(text).is_ada else f"{spelling}: "
-    return ""
 
 
 def _of_digits(text: str, policy_id: str, asset_name: str) -> AssetId:

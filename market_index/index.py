@@ -229,9 +229,6 @@ class _Books(ValuesView[OrderBook]):
     __slots__ = ()
     _mapping: MarketIndex
 
-    def __contains__(self, book: object) -> bool:
-        return type(book) is OrderBook and self._mapping.get(book.pair) == book
-
     def __iter__(self) -> Iterator[OrderBook]:
         return self._mapping._by_key.values()  # noqa: SLF001  # of the class above
 

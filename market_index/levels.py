@@ -234,12 +234,6 @@ class Levels(Value, Sequence[PriceLevel]):
             raise TypeError(f"a member of levels must be a PriceLevel, got {safe_repr(level)}; amount_at takes a price")
         return self._by_price.get(level.price) == level.accumulated_liquidity
 
-    def index(self, level: PriceLevel, start: int = 0, stop: int | None = None) -> int:
-        """Return the position of a level; `ValueError` if there is none."""
-        if level not in self:
-            raise ValueError(f"{level} is not in the levels")
-        return self.prices.index(level.price, start, len(self) if stop is None else stop)
-
     def __eq__(self, other: object) -> bool:
         return self._by_price == other._by_price if type(other) is Levels else NotImplemented
 

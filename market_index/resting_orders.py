@@ -227,7 +227,8 @@ class RestingOrders(Value, Mapping[str, Order]):
             require_trackable(pair)
             book = self.index.get(pair)
             if pair in without_amount or (book is not None and (book.bids or book.asks)):
-                raise InvalidOrderBook(f"{pair} must have no orders to be untracked")
+                resting = sum(order.pair == pair for order in self._by_id.values())
+                raise InvalidOrderBook(f"{pair} must have no orders to be untracked, got {resting}")
         return _resting_orders(self._by_id, self._saturated, self.index.without(*pairs))
 
     def at(self, pair: Pair, side: Side, price: Decimal | str) -> dict[str, Order]:

@@ -30,14 +30,8 @@ from typing import Final, TypeAlias, final
 from attrs import define, field, frozen
 
 from market_index import Freshness, InvalidFreshness, MarketIndexError, OrderBook, Pair, wire
-from market_index.wire import (
-    CommitLine,
-    commit_from_json,
-    is_commit,
-    is_retraction,
-    object_from_json,
-    retraction_from_json,
-)
+from market_index.wire import object_from_json
+from market_index_feeds.line_json import CommitLine, marker_from_json
 from market_index_feeds.lines import Line, LineSource, Reading
 from market_index_feeds.source import UNKNOWN, NoVersion, Progress, Version
 
@@ -67,9 +61,7 @@ def read_line(line: Line) -> Content | None:
     if not text.strip():
         return None
     try:
-        if is_commit(text):
-            return commit_from_json(text)
-        return retraction_from_json(text) if is_retraction(text) else wire.order_book_from_json(text)
+        return marker_from_json(text) or wire.order_book_from_json(text)
     except InvalidFreshness as error:
         return Invalid(frozenset(), str(error))
     except MarketIndexError as error:

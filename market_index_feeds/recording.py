@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Final, final
 from attrs import frozen
 
 from market_index import Freshness, MarketIndex
-from market_index.wire import CommitLine, freshness_to_json, retraction_to_json
 from market_index_feeds.book_lines import Change, Invalid, read_line
 from market_index_feeds.errors import FeedError, StoreError, reason_of
 from market_index_feeds.file_lock import try_lock
+from market_index_feeds.line_json import CommitLine, commit_to_json, retraction_to_json
 from market_index_feeds.lines import CHUNK_BYTES, LineCutter
 from market_index_feeds.names import shown_name
 from market_index_feeds.regular_files import open_regular, open_without_waiting, require_regular
@@ -273,7 +273,7 @@ class Recorder(Store):
         now = self._clock()
         freshness = change.freshness_after(content.index.freshness, lambda: now)
         lines = b"\n".join(
-            [*sorted(map(retraction_to_json, gone)), *bodies.values(), freshness_to_json(freshness, now), b""]
+            [*sorted(map(retraction_to_json, gone)), *bodies.values(), commit_to_json(CommitLine(freshness, now)), b""]
         )
         if self._file is None:
             self._file = self._opened(os.O_CREAT | os.O_EXCL)

@@ -14,8 +14,8 @@ from decimal import Decimal
 from pathlib import Path
 
 from market_index import ADA, Freshness, MarketIndex, OrderBook, Pair, wire
-from market_index.wire import freshness_to_json
 from market_index_feeds import open_feed
+from market_index_feeds.line_json import CommitLine, commit_to_json
 
 # The market of each token of the sample, and the power of ten that its prices are multiplied by.
 MARKETS = {
@@ -57,7 +57,7 @@ def change_lines(before: MarketIndex, after: MarketIndex, recorded_at: datetime)
     books = [book for book in after.changes_since(before)[0] if before.get(book.pair) != book]
     if not books:
         return b""
-    commit = freshness_to_json(after.freshness, recorded_at)
+    commit = commit_to_json(CommitLine(after.freshness, recorded_at))
     return b"\n".join([*map(wire.order_book_to_json, books), commit, b""])
 
 

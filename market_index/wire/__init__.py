@@ -4,9 +4,8 @@ Decoding is strict. A missing or unknown key, a wrong type, a value out of range
 text is rejected with an error that names the place (`bids[3].price`) and the value. No other exception escapes. If a
 key repeats in an object, the last one wins.
 
-Besides the two bodies of the contract, this package has the error body, the changes of a book in the stream, the lines
-of a file that are not order books (commit lines and retract lines), times in RFC 3339, the header fields of the
-freshness, and bodies in encoded parts.
+Besides the two bodies of the contract, this package has the error body, the changes of a book in the stream, times in
+RFC 3339, the freshness with its header fields, and bodies in encoded parts.
 
 >>> from market_index import ADA, AssetId, OrderBook, Pair
 >>> book = OrderBook.from_levels(Pair(ADA, AssetId(bytes(28), b"")), bids=[("0.50", 7)])
@@ -20,17 +19,12 @@ True
 from market_index.freshness import format_time, parse_time
 from market_index.wire.decode import (
     MAX_ORDER_BOOK_BYTES,
-    CommitLine,
-    commit_from_json,
     freshness_from_json,
-    is_commit,
-    is_retraction,
     object_from_json,
     order_book_changes_from_json,
     order_book_from_json,
     pair_list_from_json,
     pair_named_in,
-    retraction_from_json,
 )
 from market_index.wire.encode import (
     AS_OF,
@@ -43,7 +37,6 @@ from market_index.wire.encode import (
     order_book_to_json,
     pair_list_to_json,
     pair_to_json,
-    retraction_to_json,
     with_identifiers,
 )
 from market_index.wire.hooks import configure_converter
@@ -54,10 +47,8 @@ __all__ = [
     "AS_OF",
     "MAX_ORDER_BOOK_BYTES",
     "PUBLISHED_AT",
-    "CommitLine",
     "EncodedPart",
     "Number",
-    "commit_from_json",
     "configure_converter",
     "digest_of",
     "encoded_order_book",
@@ -66,8 +57,6 @@ __all__ = [
     "format_time",
     "freshness_from_json",
     "freshness_to_json",
-    "is_commit",
-    "is_retraction",
     "object_from_json",
     "order_book_changes_from_json",
     "order_book_changes_to_json",
@@ -78,8 +67,6 @@ __all__ = [
     "pair_named_in",
     "pair_to_json",
     "parse_time",
-    "retraction_from_json",
-    "retraction_to_json",
     "text_of",
     "with_identifiers",
 ]

@@ -1,4 +1,4 @@
-"""Strict decoding of order books, pair lists, and the other lines of files from JSON.
+"""Strict decoding of order books and pair lists from JSON.
 
 Theory of operation
     `json_value` decodes the text, and the strict converter of `hooks` structures the value. The first fault that it
@@ -8,7 +8,6 @@ Theory of operation
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from typing import Final, TypeAlias, TypeVar
@@ -147,56 +146,6 @@ def freshness_from_json(text: Bytes, *, ignore_unknown: bool = False) -> Freshne
     return Freshness(message.as_of, message.published_at)
 
 
-@frozen
-class CommitLine:
-    """A commit line: the freshness of the lines before it, and when they were recorded.
-
-    `recorded_at` is wall-clock time of the recorder, in UTC and milliseconds; None if the line is not of a recording.
-    """
-
-    freshness: Freshness
-    recorded_at: datetime | None = None
-
-
-def commit_from_json(text: Bytes) -> CommitLine:
-    """Decode a commit line; `published_at` and `recorded_at` may be absent. Raises `InvalidFreshness`.
-
-    >>> commit_from_json(b'{"as_of": "slot 145000000", "recorded_at": "2026-11-22T04:17:03Z"}').recorded_at
-    datetime.datetime(2026, 11, 22, 4, 17, 3, tzinfo=datetime.timezone.utc)
-    """
-    message = _read(text, _CommitObject, InvalidFreshness)
-    return CommitLine(Freshness(message.as_of, message.published_at), message.recorded_at)
-
-
-def is_commit(text: bytes) -> bool:
-    """Whether a line is a commit line and not an order book, even if its values are invalid.
-
-    >>> is_commit(b'{"as_of": 7}'), is_commit(b'{"base": "ADA", "as_of": 7}'), is_commit(b'{"as_of"')
-    (True, False, False)
-    """
-    keys = _keys_with("as_of", text)
-    return bool(keys) and keys.isdisjoint({"base", "quote"})
-
-
-def retraction_from_json(text: Bytes) -> Pair:
-    """Decode a retract line, and return its pair. Raises `InvalidAssetId` or `InvalidOrderBook`.
-
-    >>> str(retraction_from_json(b'{"retract": true, "base": "ADA", "quote": "%s:"}' % (b"00" * 28)))
-    'ADA/00000000000000000000000000000000000000000000000000000000:'
-    """
-    message = _read(text, _RetractionObject, InvalidOrderBook)
-    return Pair(message.base, message.quote)
-
-
-def is_retraction(text: bytes) -> bool:
-    """Whether a line is a retract line and not an order book, even if its values are invalid.
-
-    >>> is_retraction(b'{"retract": 7}'), is_retraction(b'{"base": "ADA"}'), is_retraction(b'{"retract"')
-    (True, False, False)
-    """
-    return bool(_keys_with("retract", text))
-
-
 def object_from_json(text: Bytes) -> dict[str, object]:
     """Decode a JSON object, such as an event of a feed of orders. Raises `InvalidOrderBook`.
 
@@ -219,16 +168,6 @@ def _read(text: Bytes, of_type: type[T], kind: type[MarketIndexError], *, ignore
         return strict_converter(ignore_unknown=ignore_unknown).structure(parse(text), of_type)
     except (BaseValidationError, Fault) as error:
         raise first_fault(error, kind) from None
-
-
-def _keys_with(key: str, text: bytes) -> frozenset[str]:
-    """Return the keys of the object in a text if it has this key; none for any other text."""
-    # Most lines are order books, which are not decoded for this.
-    value = None
-    if f'"{key}"'.encode() in text:
-        with suppress(Fault):
-            value = parse(text)
-    return frozenset(value) if isinstance(value, dict) and key in value else frozenset()
 
 
 def _level_changes(side: str, levels: Iterable[_LevelChangeObject]) -> LevelChanges:
@@ -275,12 +214,3 @@ class _CommitObject(FreshnessObject):
     """A commit line; without `recorded_at`, a freshness."""
 
     recorded_at: datetime | None = None
-
-
-@frozen
-class _RetractionObject:
-    """A retract line."""
-
-    retract: bool
-    base: AssetId
-    quote: AssetId

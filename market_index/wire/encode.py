@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
@@ -120,30 +119,15 @@ def error_to_json(message: str) -> bytes:
     return f'{{"error":{_text_to_json(message)}}}'.encode("ascii")
 
 
-def freshness_to_json(freshness: Freshness, recorded_at: datetime | None = None) -> bytes:
+def freshness_to_json(freshness: Freshness) -> bytes:
     """Return the JSON of a freshness, without a newline. As a line, it is a commit line.
 
-    `recorded_at` is left out if it is None.
-
-    >>> from datetime import UTC
     >>> freshness_to_json(Freshness("slot 145000000"))
     b'{"as_of":"slot 145000000","published_at":null}'
-    >>> freshness_to_json(Freshness(), datetime(2026, 11, 22, tzinfo=UTC))
-    b'{"as_of":null,"published_at":null,"recorded_at":"2026-11-22T00:00:00.000Z"}'
     """
     as_of = "null" if freshness.as_of is None else _text_to_json(freshness.as_of)
-    recorded = "" if recorded_at is None else f',"recorded_at":{_time_to_json(recorded_at)}'
-    return f'{{"as_of":{as_of},"published_at":{_time_to_json(freshness.published_at)}{recorded}}}'.encode("ascii")
-
-
-def retraction_to_json(pair: Pair) -> bytes:
-    """Return a retract line, without a newline.
-
-    >>> from market_index import ADA
-    >>> retraction_to_json(Pair(AssetId(bytes(28), b""), ADA))
-    b'{"retract":true,"base":"00000000000000000000000000000000000000000000000000000000:","quote":"ADA"}'
-    """
-    return f'{{"retract":true,{_identifiers(pair.base, pair.quote)[1:]}}}'.encode("ascii")
+    published_at = "null" if freshness.published_at is None else f'"{format_time(freshness.published_at)}"'
+    return f'{{"as_of":{as_of},"published_at":{published_at}}}'.encode("ascii")
 
 
 def _level_parts(chunks: Iterable[LevelsChunk]) -> list[EncodedPart]:
@@ -204,10 +188,6 @@ def _identifiers(base: str | AssetId, quote: str | AssetId) -> str:
 def _text_to_json(value: str | AssetId) -> str:
     # The text of an asset contains no character that JSON escapes.
     return json.dumps(value) if isinstance(value, str) else f'"{value}"'
-
-
-def _time_to_json(time: datetime | None) -> str:
-    return "null" if time is None else f'"{format_time(time)}"'
 
 
 def _price_to_json(price: Decimal | None) -> str:

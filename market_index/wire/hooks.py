@@ -91,7 +91,6 @@ def strict_converter(*, ignore_unknown: bool = False) -> Converter:
     for of_type, parse in _TEXTS.items():
         converter.register_structure_hook(of_type, partial(_structured_text, parse))
     converter.register_structure_hook(int, partial(_structured_amount, 0))
-    converter.register_structure_hook(bool, _structured_true)
     converter.register_structure_hook_factory(_is_object, _object_hook)
     converter.register_structure_hook_factory(_is_array, _array_hook)
     least = override(struct_hook=partial(_structured_amount, 1))
@@ -218,14 +217,8 @@ def _structured_amount(least: int, value: Any, _: object) -> int:
     return value
 
 
-def _structured_true(value: Any, _: object) -> bool:
-    if value is not True:
-        raise Fault(f"must be true, got {shown(value)}")
-    return True
-
-
 def _structured_briefly(structure: Hook, value: Any, of_type: object) -> Any:
-    """Raise the first fault alone, as a converter without detailed validation does."""
+    """Raise the first fault alone, as a converter without detailed validation does. pydantic takes only such errors."""
     try:
         return structure(value, of_type)
     except BaseValidationError as error:

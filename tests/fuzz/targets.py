@@ -24,6 +24,7 @@ from market_index import (
 )
 from market_index.prices import parse_price, parse_prices
 from market_index.wire import parse_time
+from market_index_feeds.line_json import marker_from_json
 from market_index_feeds.lines import Line
 from market_index_feeds.names import without_credentials
 from market_index_feeds.orders import Blocks
@@ -103,10 +104,7 @@ READERS: Final[tuple[Callable[[bytes], object], ...]] = (
     wire.order_book_from_json,
     wire.pair_list_from_json,
     wire.freshness_from_json,
-    wire.is_commit,
-    wire.is_retraction,
-    wire.commit_from_json,
-    wire.retraction_from_json,
+    marker_from_json,
     wire.pair_named_in,
     lambda data: AssetId.parse(text_of(data)),
     lambda data: parse_price(text_of(data)),

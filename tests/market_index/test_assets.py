@@ -11,7 +11,8 @@ from hypothesis.vendor.pretty import pretty
 
 from market_index import ADA, AssetId, InvalidAssetId, MarketIndexError
 from market_index.errors import safe_repr
-from market_index.strategies import asset_ids, asset_names, invalid_asset_id_texts, policy_ids
+from market_index.strategies import asset_ids, asset_names, policy_ids
+from tests.market_index.invalid_texts import invalid_asset_id_texts
 from tests.oracles.comparison import compare_asset
 
 POLICY = "279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"
@@ -49,11 +50,11 @@ UNIT_DOT = "a unit must not have a dot (AssetId.from_dotted reads policy.name), 
     ("read", "text", "reason"),
     [
         *((AssetId.parse, text, NO_COLON) for text in ("", "ada", "ADA ", "ADA\n", "lovelace", ".", "z" * 64)),
-        (AssetId.parse, SNEK.unit, f"{NO_COLON} a unit (AssetId.from_unit):"),
-        (AssetId.parse, SNEK.unit.upper(), f"{NO_COLON} a unit (AssetId.from_unit):"),
-        (AssetId.parse, POLICY, f"{NO_COLON} a unit (AssetId.from_unit):"),
-        (AssetId.parse, SNEK.dotted, f"{NO_COLON} a dotted name (AssetId.from_dotted):"),
-        (AssetId.parse, str(SNEK.fingerprint), f"{NO_COLON} a fingerprint, which cannot be converted back:"),
+        (AssetId.parse, SNEK.unit, NO_COLON),
+        (AssetId.parse, SNEK.unit.upper(), NO_COLON),
+        (AssetId.parse, POLICY, NO_COLON),
+        (AssetId.parse, SNEK.dotted, NO_COLON),
+        (AssetId.parse, str(SNEK.fingerprint), NO_COLON),
         (AssetId.parse, ":", f"{LESS} 0:"),
         (AssetId.parse, "ADA:", f"{LESS} 3:"),
         (AssetId.parse, f"{POLICY[:-1]}:", f"{LESS} 55:"),

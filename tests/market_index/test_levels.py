@@ -154,15 +154,12 @@ class TestSequence:
         assert bool(book.asks) == bool(levels)
         for position, level in enumerate(levels):
             assert level in book.asks
-            assert book.asks.index(level) == position
             assert book.asks[position] == level
 
     def test_a_level_is_found_by_its_price_and_amount(self):
         bids = deep_book(3).bids
         other = PriceLevel(bids[0].price, bids[0].accumulated_liquidity + 1)
         assert other not in bids
-        with pytest.raises(ValueError, match="is not in the levels"):
-            bids.index(other)
 
     def test_a_price_is_no_member_and_no_index(self):
         bids: Any = deep_book(3).bids

@@ -26,7 +26,8 @@ from market_index.prices import (
     to_price_or_ratio,
     to_ratio,
 )
-from market_index.strategies import invalid_price_texts, prices, ratios
+from market_index.strategies import prices, ratios
+from tests.market_index.invalid_texts import invalid_price_texts
 from tests.market_index.models import LARGEST_COEFFICIENT, MisreportingDecimal, representable
 from tests.oracles import grammar
 

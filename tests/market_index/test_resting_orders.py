@@ -203,7 +203,7 @@ class TestUntrack:
     @pytest.mark.parametrize("order", [ask(7), ask(0)])
     def test_a_pair_with_orders_cannot_be_untracked(self, order: Order):
         resting = RestingOrders({"a": order}, {OTHER: None})
-        with pytest.raises(InvalidOrderBook, match=rf"^{PAIR} must have no orders to be untracked$"):
+        with pytest.raises(InvalidOrderBook, match=rf"^{PAIR} must have no orders to be untracked, got 1$"):
             resting.untrack(OTHER, PAIR)
         assert set(resting.index) == {PAIR, OTHER}
         assert set(resting.apply(removed=["a"]).untrack(PAIR).index) == {OTHER}

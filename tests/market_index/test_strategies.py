@@ -24,7 +24,6 @@ from market_index import (
     Pair,
     PriceLevel,
     Side,
-    parse_price,
 )
 from market_index import strategies as drawn
 from tests.market_index.models import is_price
@@ -282,19 +281,6 @@ def rejected_for(read: Callable[[str], object], *rules: str) -> list[Corner]:
                 lambda resting: len(resting) > sum(len(one.bids) + len(one.asks) for one in resting.index.values()),
                 lambda resting: "~" * 200 in resting and resting.index.as_of is not None,
             ],
-        ),
-        (
-            drawn.invalid_asset_id_texts(),
-            [
-                *(text.__eq__ for text in ("lovelace", ".", "0" * 56)),
-                *rejected_for(AssetId.parse, "must have 56", "at most 64", "even number", "hexadecimal", "be ADA or"),
-            ],
-        ),
-        (
-            drawn.invalid_price_texts(),
-            rejected_for(
-                parse_price, "ASCII digits", "above 0", "28 decimal places", "be below 2^96", "a coefficient below 2^96"
-            ),
         ),
     ],
 )

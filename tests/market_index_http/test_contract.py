@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from market_index import Freshness, LiveIndex, OrderBook
-from market_index.strategies import invalid_asset_id_texts, order_books, pairs
+from market_index.strategies import order_books, pairs
 from market_index_http import create_app
 from market_index_http.operating import Health
 from market_index_http.responses import Body
@@ -32,6 +32,7 @@ from market_index_http.routes import exact_route
 from tests.apps import composed
 from tests.asgi import request, request_cached, response_of_call, scope_of
 from tests.feed_state import FeedState
+from tests.market_index.invalid_texts import invalid_asset_id_texts
 from tests.market_index_http.books import MIDDLE, fetch, numbered_pair, stock, target
 from tests.market_index_http.model import ORDER_BOOK, PAIR_LIST, Asked, accepts_gzip, expected
 from tests.service import Client, HttpResponse, Service, served

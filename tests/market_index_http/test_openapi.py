@@ -28,8 +28,6 @@ from market_index import AssetId, Freshness, LiveIndex, MarketIndex, OrderBook, 
 from market_index.display import Token, Tokens
 from market_index.strategies import (
     asset_ids,
-    invalid_asset_id_texts,
-    invalid_price_texts,
     market_indexes,
     order_books,
     prices,
@@ -41,6 +39,7 @@ from market_index_http.operating import Health
 from tests.apps import composed
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
+from tests.market_index.invalid_texts import invalid_asset_id_texts, invalid_price_texts
 from tests.market_index_http.books import MIDDLE
 from tests.market_index_http.model import ORDER_BOOK, PAIR_LIST
 from tests.openapi import JSON, as_json, contract

@@ -11,6 +11,7 @@ import pytest
 
 from market_index import Freshness, OrderBook, Pair, wire
 from market_index.wire import format_time
+from market_index_feeds.line_json import retraction_to_json
 from tests.feeds.contract.medium import Can, Fence, Marked
 
 
@@ -19,7 +20,7 @@ def book_line(book: OrderBook) -> bytes:
 
 
 def retract_line(pair: Pair) -> bytes:
-    return wire.retraction_to_json(pair) + b"\n"
+    return retraction_to_json(pair) + b"\n"
 
 
 def commit_line(freshness: Freshness, **more: object) -> bytes:

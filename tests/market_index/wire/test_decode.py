@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any, TypeAlias
@@ -15,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index import (
-    Freshness,
     InvalidAssetId,
     InvalidFreshness,
     InvalidOrderBook,
@@ -23,13 +21,12 @@ from market_index import (
     InvalidPrice,
     MarketIndexError,
     OrderBook,
-    Pair,
     PriceOutOfRange,
     wire,
 )
 from market_index.errors import safe_repr
 from market_index.levels import by_price
-from market_index.strategies import freshness, level_changes, order_books, pairs, prices
+from market_index.strategies import level_changes, order_books, prices
 from tests.market_index.wire.texts import BOOK, LIST, PAIR, TOKEN, encoded
 from tests.oracles import grammar
 from tests.oracles.comparison import book_fields, compared
@@ -214,14 +211,7 @@ FAULTS: dict[Callable[[bytes], object], list[Fault]] = {
             "asks[1].price: a price must occur once, got 0.0043 again",
         ),
     ],
-    wire.retraction_from_json: [
-        (RETRACTION | {"retract": False}, InvalidOrderBook, "retract: must be true, got a boolean: False"),
-        (RETRACTION | {"retract": 1}, InvalidOrderBook, "retract: must be true, got a number: 1"),
-        (RETRACTION | {"bids": []}, InvalidOrderBook, "unknown key 'bids'"),
-        ({"retract": True, "base": "ADA"}, InvalidOrderBook, "quote: missing"),
-        (RETRACTION | {"base": "lovelace"}, InvalidAssetId, f"base: {NO_COLON} 'lovelace'"),
-    ],
-    wire.commit_from_json: [
+    wire.freshness_from_json: [
         ({}, InvalidFreshness, "as_of: missing"),
         ({"as_of": None, "recorded_at": "today"}, InvalidFreshness, f"recorded_at: {TIME_RULE}, got 'today'"),
         ({"as_of": None, "recorded_at": 7}, InvalidFreshness, "recorded_at: must be a string, got a number: 7"),
@@ -334,55 +324,12 @@ def test_changes_at_prices_with_equal_hashes_are_read_in_linear_time(count: int)
     assert len(wire.order_book_changes_from_json(encoded(CHANGES | {"bids": levels}))[1]) == count
 
 
-# The other lines of files
-
-
 @pytest.mark.parametrize(
     "text", [b"", b"nonsense", b"[]", b"{}", b'{"base":"ADA"}', b'{"base":"ADA","quote":"ada"}', b'{"base":1}']
 )
 def test_a_text_without_a_valid_pair_names_none(text: bytes):
     assert wire.pair_named_in(text) is None
     assert wire.pair_named_in(encoded(BOOK | {"bids": 7})) == PAIR
-
-
-@pytest.mark.parametrize(
-    ("text", "is_commit", "is_retraction"),
-    [
-        (b'{"as_of": null}', True, False),
-        (b' {"as_of": [7], "as": "of"} ', True, False),
-        (wire.freshness_to_json(Freshness("slot 1")), True, False),
-        (b'{"as_of": "slot 1", "base": null}', False, False),
-        (b'{"as_of": "slot 1", "quote": "ADA"}', False, False),
-        (b'{"base": "ADA", "quo{"as_of": "slot 1"}', False, False),
-        (b'["as_of", "retract"]', False, False),
-        (b'{"of": {"as_of": "slot 1", "retract": true}}', False, False),
-        (b'{"retract": null}', False, True),
-        (b' {"base": 7, "retract": [true]} ', False, True),
-        (wire.retraction_to_json(PAIR), False, True),
-        (b'{"base": "retract"}', False, False),
-        (b'{"retract"', False, False),
-        (encoded(BOOK), False, False),
-    ],
-)
-def test_the_keys_of_a_line_decide_its_kind(text: bytes, is_commit: bool, is_retraction: bool):
-    assert (wire.is_commit(text), wire.is_retraction(text)) == (is_commit, is_retraction)
-
-
-@given(pairs())
-def test_a_retract_line_round_trips(pair: Pair):
-    assert wire.retraction_from_json(wire.retraction_to_json(pair)) == pair
-
-
-TIMES = st.datetimes(timezones=st.just(UTC))
-
-
-@given(freshness(), st.none() | TIMES)
-def test_a_commit_line_round_trips(freshness: Freshness, recorded_at: datetime | None):
-    line = wire.commit_from_json(wire.freshness_to_json(freshness, recorded_at))
-    recorded = None if recorded_at is None else wire.parse_time(wire.format_time(recorded_at))
-    assert line == wire.CommitLine(freshness, recorded)
-    for text in (wire.freshness_to_json(freshness), wire.freshness_to_json(freshness, recorded_at)):
-        assert wire.freshness_from_json(text) == freshness
 
 
 def test_numbers_that_are_not_integers_or_too_long_keep_their_text():
