@@ -114,14 +114,17 @@ def simulate_fill(
         raise ValueError(f"unit must be 'base' or 'quote', got {safe_repr(unit)}")
     if limit is not None:
         levels = levels.depth(by_price(levels).count_to(to_price(limit, "the limit")))
-    share = Decimal(0) if fee is None else to_price(fee, "the fee")
-    if share >= _ONE:
-        raise InvalidPrice(f"the fee must be below 1, got {safe_repr(fee)}; '0.003' is 0.3 %")
     # What one unit of the quote asset costs or brings.
-    factor = levels.side.worse_by(share, _ONE)
+    factor = _ONE
+    if fee is not None:
+        share = to_price(fee, "the fee")
+        if share >= _ONE:
+            raise InvalidPrice(f"the fee must be below 1, got {safe_repr(fee)}; '0.003' is 0.3 %")
+        factor = levels.side.worse_by(share, _ONE)
     taken, complete = _taken(levels, amount, unit, factor)
     filled, paid = totals(taken)
-    return SimulatedFill(filled, paid, plain(EXACT.multiply(paid, factor)), taken, complete)
+    total = paid if factor is _ONE else plain(EXACT.multiply(paid, factor))
+    return SimulatedFill(filled, paid, total, taken, complete)
 
 
 def _taken(levels: Levels, amount: int, unit: Unit, factor: Decimal) -> tuple[Levels, bool]:
@@ -129,7 +132,7 @@ def _taken(levels: Levels, amount: int, unit: Unit, factor: Decimal) -> tuple[Le
     is_base, taken = unit == "base", by_price(levels)
     left: int | Decimal = amount if is_base else Decimal(min(amount, _MAX_QUOTE))
     with localcontext(EXACT):
-        prices = taken.keys() if factor == _ONE else map(factor.__mul__, taken.keys())
+        prices = taken.keys() if factor is _ONE else map(factor.__mul__, taken.keys())
         for count, value in enumerate(taken.values() if is_base else map(mul, prices, taken.values())):
             if left < value:
                 # Whole base units: a purchase takes fewer, a sale takes more.

@@ -76,6 +76,10 @@ def _level(price: Decimal, amount: int) -> PriceLevel:
     return level
 
 
+def _levels_of_chunk(chunk: LevelsChunk) -> list[PriceLevel]:
+    return unchecked(PriceLevel, chunk.keys, chunk.values)
+
+
 # The key of a price in a dict. Hashes of numbers are predictable: an attacker could choose prices that collide.
 price_key: Final = EXACT.to_sci_string
 
@@ -203,8 +207,7 @@ class Levels(Value, Sequence[PriceLevel]):
         return self._by_price.size
 
     def __iter__(self) -> Iterator[PriceLevel]:
-        chunks = self._by_price.chunks
-        return chain.from_iterable(unchecked(PriceLevel, chunk.keys, chunk.values) for chunk in chunks)
+        return chain.from_iterable(map(_levels_of_chunk, self._by_price.chunks))
 
     @overload
     def __getitem__(self, index: int) -> PriceLevel: ...
