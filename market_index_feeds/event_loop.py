@@ -48,11 +48,11 @@ def pulled(items: AsyncGenerator[T, None], stop: Event, progress: Progress | Non
     runner = asyncio.Runner()
     asked: Future[T] | None = None
 
-    async def ask() -> Future[T]:
+    async def ask() -> None:
+        # Without a result: in the main thread, `Runner.run` makes the `repr` of its task, with all that it returns.
         nonlocal asked
-        asked = future = asked or asyncio.ensure_future(anext(items))
-        await asyncio.wait({future}, timeout=STOP_SECONDS)
-        return future
+        asked = asked or asyncio.ensure_future(anext(items))
+        await asyncio.wait({asked}, timeout=STOP_SECONDS)
 
     async def close() -> None:
         if asked is not None:
@@ -62,9 +62,9 @@ def pulled(items: AsyncGenerator[T, None], stop: Event, progress: Progress | Non
 
     try:
         while not stop.wait(0):
-            future = run(runner, ask())
-            if future.done():
-                asked = progress = None
+            run(runner, ask())
+            if asked is not None and asked.done():
+                future, asked, progress = asked, None, None
                 yield future.result()
             elif progress is not None:
                 progress(0, 0)

@@ -12,11 +12,11 @@ Theory of operation
     The first read takes as long as it takes. It begins at a block that a rollback will hardly remove. A query for
     unspent outputs has no bound for spends: an output that was spent since is missing. The changes since that block
     contain it, unless a rollback has removed the spend. So each pattern is read between two requests for the last
-    block, and counts only if these blocks are on the chain of the block at which the read ends. Otherwise it is read
+    stored block, and counts only if both are on the chain of the block at which the read ends. Otherwise it is read
     again, but not because of a new block.
 
-    Not detected: a block that arrives and is rolled back between two requests of the first read, and that spends an
-    order which no later block spends. The order is then missing until the outputs are read as a whole again.
+    Not detected: a block that arrives and is rolled back between these two requests, and that spends an order which no
+    later block spends. The order is then missing until the outputs are read as a whole again.
 
     Kupo sends status 200 before it runs a query. So a body that is cut is a failure, never a market without orders.
 """
@@ -68,6 +68,9 @@ MATCHES_SECONDS: Final = 120.0
 LEAST_VERSION: Final = (2, 12)
 """The first version of Kupo that uses its indexes of slots for requests without a pattern."""
 
+LAST_SLOT: Final = 10**12
+"""After all slots of the next 30,000 years."""
+
 STABLE_SLOTS: Final = 600
 """The first read begins at a block that is older than this, because rollbacks rarely are as deep."""
 
@@ -95,10 +98,10 @@ _version: Final = re.compile(r"v?(\d{1,4})\.(\d{1,4})").match
 
 @define
 class _FirstRead:
-    """What was read of the outputs at a block: per pattern its matches, and the last blocks around them."""
+    """What was read of the outputs at a block: per pattern the last blocks before and after, and its matches."""
 
     base: Point
-    patterns: dict[str, tuple[list[Point], list[Match]]] = field(factory=dict)
+    patterns: dict[str, tuple[set[Point], list[Match]]] = field(factory=dict)
 
 
 @final
@@ -124,9 +127,7 @@ class KupoSource(LedgerSource):
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__(Address(url, headers, prefix="kupo:"), selection, now)
-        # The last blocks that were read, and the last blocks that were announced since then.
         self._points: deque[Point] = deque(maxlen=MAX_POINTS)
-        self._tips: list[Point] = []
         self._first: _FirstRead | None = None
         self._checked_at, self._checked = -inf, ""
         self._paths = [f"/{exchange.pattern}" for exchange in self.exchanges]
@@ -169,24 +170,17 @@ class KupoSource(LedgerSource):
             self._first = None
         self._checked, self._checked_at = checked, monotonic()
 
-    async def _tip(self, kupo: _Kupo) -> Point:
+    async def _follow(self, kupo: _Kupo) -> bool:
+        """Read the outputs at the last block, if it is another one. Return whether it could be read."""
         tip = await kupo.tip()
         if tip is None:
             self.point = None
             raise NoBlock("has no block yet")
-        self._tips.append(tip)
-        return tip
-
-    async def _follow(self, kupo: _Kupo) -> bool:
-        """Read the outputs at the last block, if it is another one. Return whether it could be read."""
-        tip = await self._tip(kupo)
-        if self._points:
-            self._tips = [tip]
-            if tip == self._points[-1]:
-                return True
+        if self._points and tip == self._points[-1]:
+            return True
         since, changed = await self._changes(kupo, tip) if self._points else (-1, None)
-        if not self._points:
-            tip, changed = await self._whole(kupo, tip)
+        if not self._points and (whole := await self._whole(kupo)):
+            tip, changed = whole
         if changed is None:
             return False
         self.market.read(changed, tip.slot, since=since)
@@ -224,35 +218,34 @@ class KupoSource(LedgerSource):
         for _ in range(blocks):
             self._points.pop()
 
-    async def _whole(self, kupo: _Kupo, last: Point) -> tuple[Point, list[Match] | None]:
+    async def _whole(self, kupo: _Kupo) -> tuple[Point, list[Match]] | None:
         """Return a block and all outputs at it: unspent ones, and those that were spent in the window; None if not yet.
 
         What was read stays for the next call.
         """
-        first = self._first
-        if first is None or not await kupo.is_line(first.base, first.base):
-            first = self._first = _FirstRead(await kupo.point_before(last.slot - STABLE_SLOTS) or last)
+        first, last = self._first, await kupo.stored()
+        if last is not None and (first is None or not await kupo.is_line(first.base, first.base)):
+            first = self._first = _FirstRead(await kupo.stored(last.slot - STABLE_SLOTS) or last)
+        if first is None or last is None:
+            return None
         since = self.market.first_slot(first.base.slot)
         for path in [path for path in self._paths if path not in first.patterns]:
+            before = last
             spent = await kupo.matches(path, f"spent_after={since}&spent_before={first.base}&")
             unspent = await kupo.matches(path, f"unspent&created_before={first.base}&")
-            last = await self._tip(kupo)
-            if spent is None or unspent is None:
-                return last, None
-            first.patterns[path] = list(dict.fromkeys(self._tips)), spent + unspent
+            last = await kupo.stored()
+            if spent is None or unspent is None or last is None:
+                return None
+            first.patterns[path] = {before, last}, spent + unspent
         changed = await kupo.changes(first.base, last, self._paths)
-        points = dict.fromkeys(point for points, _ in first.patterns.values() for point in points)
+        points = set[Point]().union(*[around for around, _ in first.patterns.values()])
         lost = {point for point in points if not await kupo.is_line(point, last)}
-        # A rollback is announced a moment before it is done.
-        self._tips = [last, *[point for point in lost if await kupo.is_line(point, point)]]
         if changed is None or not await kupo.is_line(last, last):
-            return last, None
-        read, first.patterns = (
-            first.patterns,
-            {path: found for path, found in first.patterns.items() if lost.isdisjoint(found[0])},
-        )
+            return None
+        read = first.patterns
+        first.patterns = {path: found for path, found in read.items() if lost.isdisjoint(found[0])}
         if len(first.patterns) < len(read):
-            return last, None
+            return None
         self._first = None
         return last, [one for _, matches in read.values() for one in matches] + changed
 
@@ -281,8 +274,8 @@ class _Kupo:
             raise FeedError("Kupo is not connected to its node")
         return response
 
-    async def point_before(self, slot: int) -> Point | None:
-        """Return the last block up to a slot."""
+    async def stored(self, slot: int = LAST_SLOT) -> Point | None:
+        """Return the last block that is stored, up to a slot."""
         found = json.loads((await self._get(f"/checkpoints/{max(slot, 0)}", 200)).body)
         return Point(int(found["slot_no"]), str(found["header_hash"])) if found else None
 

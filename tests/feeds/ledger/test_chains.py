@@ -158,8 +158,8 @@ def block_of(slot: int, fork: str, found: Sequence[Transaction]) -> ChainBlock:
 class Chain:
     """A Kupo whose chain moves before each request, up to a number of times. It is the client of a source.
 
-    As in Kupo, the last block is announced before it is stored, and a rollback before it is done. A block is rolled
-    back only after a request for the last block has seen it: what else happens in a first read cannot be known.
+    As in Kupo, the last block is announced before it is stored, and a rollback before it is done. In a first read, a
+    block is rolled back only after a request for the last stored block: what else happens then cannot be known.
     """
 
     random: Random
@@ -190,7 +190,7 @@ class Chain:
                 kept = len(self.blocks)
                 if self.number(3) == 0:
                     kept = max(kept - 1 - self.number(4), 1)
-                    while kept < len(self.blocks) and self.blocks[kept].hash not in self.seen:
+                    while not self.seen.issuperset(block.hash for block in self.blocks[kept:]):
                         kept += 1
                 if kept < len(self.blocks) and self.number(2):
                     self.pending = self.blocks[:kept]
@@ -231,13 +231,13 @@ class Chain:
         options = {name: value for name, _, value in (part.partition("=") for part in query.split("&") if part)}
         assert self.announced is not None
         if path == "/health":
-            state = self.pending if self.pending is not None else self.blocks
-            self.seen |= {block.hash for block in state}
+            self.seen |= {block.hash for block in self.blocks}
             tags = {"X-Most-Recent-Checkpoint": str(self.announced.slot), "ETag": self.announced.hash}
             return Response(200, httpx.Headers(tags), b'{"version": "v2.12.0"}')
         if path == "/patterns":
             return Response(200, httpx.Headers(), b'["*"]')
         if path.startswith("/checkpoints/"):
+            self.seen |= {block.hash for block in self.blocks}
             points = [block.point for block in self.blocks if block.slot <= int(path.rpartition("/")[2])]
             return Response(200, httpx.Headers(), json.dumps(points[-1] if points else None).encode())
         stored = Kupo(unknown=self.unknown)

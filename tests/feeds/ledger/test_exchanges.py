@@ -11,18 +11,22 @@ from typing import Any
 
 import pytest
 from cbor2 import CBORTag
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from market_index import ADA as ADA_ID
 from market_index import AssetId, Order, Pair
 from market_index.strategies import asset_ids
+from market_index_feeds.ledger.datum import Skipped, constructor
+from market_index_feeds.ledger.datum import read as read_part
 from market_index_feeds.ledger.entries import spot_of
 from market_index_feeds.ledger.exchange import Exchange, Fill, Offer
 from market_index_feeds.ledger.exchanges import EXCHANGES
 from market_index_feeds.ledger.exchanges.shadowbook import SHADOWBOOK as LAYOUT
 from market_index_feeds.ledger.exchanges.shadowbook import offers as shadowbook_offers
+from market_index_feeds.ledger.exchanges.splash import EXECUTORS, splash
 from market_index_feeds.ledger.market import Market, State
+from market_index_feeds.venue_orders import Fee, VenueOrder
 from tests.conftest import RECORDED as FILES
 from tests.feeds.ledger import datums
 from tests.feeds.ledger.datums import (
@@ -661,3 +665,340 @@ def test_an_output_in_two_responses_is_shown_once_and_a_copy_of_its_datum_as_ano
     copied = output(SPLASH, datum(FIELDS[SPLASH](amount=4_999_999)), 2)
     orders, skipped = read(order(SPLASH), order(SPLASH), copied)
     assert ([one.amount for one in orders.values()], skipped) == ([1000, 999], {})
+
+
+# What an order says
+
+
+def venue_order(match: dict[str, Any], **options: Any) -> VenueOrder:
+    """Return the only order of an output."""
+    market = Market(EXCHANGES, **options)
+    market.read([match], 10**9, since=-1)
+    (found,) = market.at(NOW).orders.values()
+    return found
+
+
+def saturnswap(script: Any = SATURNSWAP, *, sells: Any = ADA, buys: Any = TOKEN, **changed: Any) -> dict[str, Any]:
+    """Return an order of SaturnSwap V3, or of V2 with its script."""
+    parts = {"offered policy": sells[0], "offered name": sells[1], "asked policy": buys[0], "asked name": buys[1]}
+    fields = datums.saturnswap(**parts | changed)
+    if script != SATURNSWAP:
+        previous = changed.get("previous", Constructor(0, (Constructor(0, (b"\x00",)), 0)))
+        fields = {name: part for name, part in fields.items() if name not in {"least fill", "coverage"}}
+        fields["previous"] = previous
+    match = output(script, datum(fields))
+    match["value"]["assets"] |= {datums.asset_key(one): 10**12 for one in (sells, buys) if one[0]}
+    return match | {"value": match["value"] | {"coins": 10**12}}
+
+
+V2_1, V2_4 = (one.script for one in EXCHANGES if one.venue in {"SaturnSwap 1%", "SaturnSwap 4%"})
+OTHER_TOKEN = (TOKEN[0], b"OTHER")
+
+
+def coverage(premium: int, vault: Any = None) -> Constructor:
+    """Return a coverage of SaturnSwap V3, with the vault of somebody else if none is given."""
+    vault = vault or Constructor(0, (Constructor(0, (bytes(28),)), Constructor(1)))
+    return Constructor(0, (Constructor(0, (vault, premium, 0)),))
+
+
+@pytest.mark.parametrize(("script", "hundredths"), [(V2_1, 100), (V2_4, 400), (SATURNSWAP, 100)])
+@pytest.mark.parametrize("sold", [99, 100, 199, 10_001, 123_456_789])
+def test_the_fee_of_saturnswap_is_a_share_of_what_is_sold(script: str, hundredths: int, sold: int):
+    """`calculateFee` in src/ratio.ts of saturnswap-filler: amount * feePercentX100 / 10000, rounded down."""
+    order = venue_order(saturnswap(script, sells=TOKEN, buys=ADA, amount=10**9, **{"asked amount": 10**9}))
+    share, flat = order.fees
+    assert share == Fee("sold", rate=Fraction(hundredths, 10_000))
+    assert (share.due(sold), flat.of) == (sold * hundredths // 10_000, "lovelace")
+    assert 1_100_000 < flat.amount < 1_500_000, "the output of the fee: about 1.2 ADA (SPEC.md, section 10)"
+    token = AssetId(*TOKEN)
+    assert order.taker_fees(sold) == {
+        one: amount for one, amount in ((token, share.due(sold)), (ADA_ID, flat.amount)) if amount
+    }
+
+
+def test_a_fee_in_lovelace_is_at_least_its_output():
+    """SPEC.md, section 7, step 6: max(total_fee, min_utxo). The worked example sells 25 ADA, and pays about 1.2 ADA."""
+    order = venue_order(saturnswap(amount=25_000_000, **{"asked amount": 125_124_999_999}))
+    assert 1_100_000 < order.taker_fees(25_000_000)[ADA_ID] < 1_300_000
+    assert order.fees[0].due(10**9) == 10**7
+    assert str(order.fees[0]) == f"1 % of what is sold per fill, at least {order.fees[0].least}"
+
+
+@pytest.mark.parametrize(("premium", "bought", "due"), [(0, 500, 1), (250, 39, 1), (250, 80, 2), (10_000, 7, 7)])
+def test_a_covered_order_demands_a_premium_of_what_is_bought(premium: int, bought: int, due: int):
+    """SPEC.md, section 12.4: max(1, user_sell_amount * premium_bps / 10000), out of pocket of the filler."""
+    order = venue_order(saturnswap(coverage=coverage(premium)))
+    fee, lovelace = order.fees[1:]
+    assert (fee.of, fee.due(bought), lovelace.of) == ("bought", due, "lovelace")
+    assert order.fees[0].of == "sold", "the fee of the venue remains"
+    price = 5000
+    assert order.taker_fees(bought * price)[AssetId(*TOKEN)] == due
+
+
+def test_an_order_that_saturnswap_denies_or_its_filler_rejects_is_skipped():
+    """`is_vault_distinct` and `maxPremiumBps` in src/fillV3.ts of saturnswap-filler. The key of the vault decides."""
+    venue = bytes.fromhex("cd51fc17182a3b82f3b776e8a5a0d8808e6fc520fa8455015e2410df")
+    others = [Constructor(0, (Constructor(0, (key,)), Constructor(1))) for key in (KEY, venue)]
+    for vault in others:
+        assert reason(saturnswap(coverage=coverage(1, vault))) == "vault of the owner or the venue"
+    assert reason(saturnswap(coverage=coverage(10_001))) == "premium above 100 %"
+    assert orders_of(saturnswap(coverage=coverage(10_000)))
+
+
+@pytest.mark.parametrize(("least", "expected"), [(-5, 5000), (0, 5000), (1, 5000), (400, 2_000_000), (1000, 5_000_000)])
+def test_a_partial_fill_has_a_least_amount(least: int, expected: int):
+    """SPEC.md, section 12.3: min_partial_fill is in what is bought; a whole fill is always allowed."""
+    order = venue_order(saturnswap(**{"least fill": least}))
+    assert (order.least_fill, order.most_fill) == (expected, 5_000_000)
+
+
+def test_no_fill_of_token_for_token_takes_all():
+    """SPEC.md, section 7, step 5: the owner's output of a whole fill needs as many lovelace as it pays tokens."""
+    parts: Any = {"sells": TOKEN, "buys": OTHER_TOKEN, "amount": 1000, "asked amount": 10}
+    order = venue_order(saturnswap(**parts))
+    assert (order.least_fill, order.most_fill) == (100, 900)
+    for wrong in {"least fill": 10}, {"asked amount": 1}:
+        assert reason(saturnswap(**parts | wrong)) == "only a whole fill, which is impossible"
+
+
+@pytest.mark.parametrize("executor", [bytes.fromhex(key) for key in EXECUTORS])
+def test_an_order_of_splash_needs_a_public_executor(executor: bytes):
+    """limit.rs of splash-offchain-multiplatform: permitted_executors is empty, or has the key of the operator."""
+    assert venue_order(order(SPLASH, executors=[bytes(28), executor])).filled_by == "matcher"
+    assert venue_order(order(SPLASH, executors=[])).filled_by == "anyone"
+    assert reason(order(SPLASH, executors=[bytes(28)])) == "private executor"
+
+
+def test_an_order_of_splash_pays_the_least_cost_of_a_step():
+    """minCostPerExStep of validation-rules.json.template. It is in the output of the order: no cost of the taker."""
+    cheap = order(SPLASH, **{"step cost": 599_999})
+    assert reason(cheap) == "step cost too low"
+    mine = splash(least_step_cost=599_999)
+    found = venue_order(order(SPLASH))
+    assert found.fees == (
+        Fee("lovelace", amount=500_000, is_prepaid=True),
+        Fee("lovelace", amount=600_000, per="step", is_prepaid=True),
+    )
+    assert found.taker_fees(5_000_000) == {}
+    market = Market([mine])
+    market.read([cheap], 100, since=-1)
+    assert len(market.at(NOW).orders) == 1
+
+
+def test_a_step_of_splash_has_a_least_amount():
+    """limit_order.ak of splash-core, valid_marginal_output: each step but the last one pays it."""
+    assert venue_order(order(SPLASH, **{"step output": 500})).least_fill == 2_500_000
+
+
+def test_an_order_of_shadowbook_carries_three_fees_and_two_ada():
+    """limit-order.mdx of docs-shadowbook: 3 steps of 0.6 ADA; with the deposits at least 2 ADA."""
+    match = order(SHADOWBOOK)
+    match["value"]["coins"] = 7_000_000
+    assert venue_order(match).filled_by == "matcher"
+    match["value"]["coins"] = 6_999_999
+    assert reason(match) == "carries too little lovelace"
+    match = order(SHADOWBOOK, **{"step fee": 1_200_000})
+    match["value"]["coins"] = 8_599_999
+    assert reason(match) == "carries too little lovelace"
+
+
+def test_the_fee_of_geniusyield_is_due_once_in_a_transaction():
+    """PartialOrder.hs of dex-contracts-api: the taker fee is flat."""
+    found = venue_order(order(GENIUSYIELD))
+    assert (found.fee, found.filled_by) == ("1000000 lovelace per transaction", "anyone")
+    assert found.taker_fees(1) == {ADA_ID: 1_000_000}
+    assert venue_order(order(GENIUSYIELD, **{"taker fee": 0})).fee == "none"
+
+
+def test_an_order_has_its_output_and_its_time():
+    match = order(SHADOWBOOK) | {"datum_type": "hash", "script_hash": "ab" * 28}
+    found = venue_order(match)
+    assert (found.output.id, found.output.address, found.network) == (f"{1:064x}#0", match["address"], "mainnet")
+    assert (found.output.datum, found.output.is_inline) == (match["datum"], False)
+    assert found.output.reference_script == "ab" * 28
+    assert found.created_at == datetime(2020, 6, 7, 21, 46, 31, tzinfo=UTC)
+
+
+# Which executions count
+
+
+def test_a_partial_fill_of_saturnswap_proves_its_price_in_both_versions():
+    """The redeemer has the payment, and the successor names the order (SPEC.md, sections 5 and 8)."""
+    for script in SATURNSWAP, V2_1, V2_4:
+        placed = saturnswap(script, sells=TOKEN, buys=ADA, amount=1000, **{"asked amount": 50_000_000})
+        ref: Any = bytes.fromhex(placed["transaction_id"])
+        named = Constructor(0, (ref if script == SATURNSWAP else Constructor(0, (ref,)), 0))
+        rest = {"amount": 600, "asked amount": 30_000_000, "previous": named}
+        left = saturnswap(script, sells=TOKEN, buys=ADA, **rest)
+        how = datums.encoded(Constructor(0, (20_000_000, 0, 0))).hex()
+        assert spot_after(spent(placed, how), successor(left)) == 50_000
+
+
+def test_a_successor_of_saturnswap_may_pay_the_buffer_to_its_owner():
+    """`swapSplitAmounts` in ratio.ts: of an order that sells more than 2 ADA, 2 ADA may leave both legs."""
+    placed = order(SATURNSWAP, amount=50_000_000, **{"asked amount": 1000})
+    placed["value"]["coins"] = 51_000_000
+    named = Constructor(0, (bytes.fromhex(placed["transaction_id"]), 0))
+    how = datums.encoded(Constructor(0, (400, 0, 0))).hex()
+
+    def left(amount: int, asked: int) -> dict[str, Any]:
+        return successor(order(SATURNSWAP, amount=amount, previous=named, **{"asked amount": asked}))
+
+    assert spot_after(spent(placed, how), left(30_000_000, 600)) == 50_000
+    assert spot_after(spent(placed, how), left(28_000_000, 560)) == 50_000, "20 ADA for 400, and 2 ADA to the owner"
+    for wrong in (29_000_000, 580), (28_000_000, 600), (30_000_000, 560):
+        assert spot_after(spent(placed, how), left(*wrong)) is None
+
+
+def test_a_fill_of_splash_that_asks_ada_has_no_price():
+    """limit_order.ak of splash-core adds the whole cost of a step to what was paid, and only bounds what was taken."""
+    sells = {"offered": Constructor(0, TOKEN), "asked": Constructor(0, ADA), "price": Constructor(0, (1000, 1))}
+    placed = splash_of(12_000_000, 10_000, **sells, amount=10_000, fee=0, **{"step output": 10_000_000})
+    left = splash_of(21_400_000, 0, **sells, amount=0, fee=0, **{"step output": 10_000_000})
+    assert spot_after(spent(placed, "d87a80"), successor(left)) is None
+
+
+def test_a_fill_of_splash_must_take_what_its_datum_says():
+    """The contract bounds what leaves the order only from above."""
+    assert spot_after(spent(PLACED, "d87a80"), successor(LEFT)) == 1000
+    more = splash_of(32_600_001, 70_000, amount=30_000_000, fee=150_000)
+    assert spot_after(spent(PLACED, "d87a80"), successor(more)) is None
+
+
+def test_an_order_that_holds_nothing_proves_no_execution():
+    """It offers 10^15 of a token that nobody holds, for 1 lovelace, and its owner spends it."""
+    nobody = (bytes(28), b"NOBODY")
+    match = saturnswap(sells=nobody, buys=ADA, amount=10**15, **{"asked amount": 10_000_000})
+    match["value"]["assets"] = {}
+    state = state_of(spent(match, datums.encoded(Constructor(0, (10_000_000, 0, 0))).hex()), slot=120)
+    assert (state.spots, state.orders) == ({}, {})
+
+
+def fills_of(*amounts: tuple[Any, Any, int, int]) -> list[dict[str, Any]]:
+    """Return orders of SaturnSwap that were filled in one block each: what is sold, what is bought, and how much."""
+    found = []
+    for number, (sells, buys, amount, asked) in enumerate(amounts, 1):
+        match = saturnswap(sells=sells, buys=buys, amount=amount, **{"asked amount": asked})
+        how = {"slot_no": 110 + number, "transaction_id": f"{90 + number:064x}", "input_index": 0}
+        redeemer = datums.encoded(Constructor(0, (asked, 0, 0))).hex()
+        found.append(match | {"transaction_id": f"{50 + number:064x}", "spent_at": how | {"redeemer": redeemer}})
+    return found
+
+
+def spots_of(*matches: dict[str, Any], **options: Any) -> dict[str, Any]:
+    market = Market(EXCHANGES, **options)
+    market.read(matches, 200, since=-1)
+    return {str(pair.base.asset_name_text): spot for pair, spot in market.at(NOW).spots.items()}
+
+
+@pytest.mark.decision(32)
+def test_an_execution_counts_from_a_least_value_on():
+    """One unit, filled by its owner, must not set the price of a day."""
+    large, small = (TOKEN, ADA, 1000, 5_000_000), (TOKEN, ADA, 1, 4_999_999)
+    assert spots_of(*fills_of(large, small)) == {"SNEK": 5000}
+    assert spots_of(*fills_of(small)) == {"SNEK": None}
+    assert spots_of(*fills_of(large, small), least_execution=4_999_999) == {"SNEK": 4_999_999}
+
+
+@pytest.mark.decision(32)
+def test_between_tokens_the_value_is_that_of_their_own_spots():
+    """SNEK is worth 5,000 lovelace, and OTHER 10,000. The lower value counts, and without one, none."""
+    prices = (TOKEN, ADA, 1000, 5_000_000), (OTHER_TOKEN, ADA, 1000, 10_000_000)
+    enough, little = (TOKEN, OTHER_TOKEN, 1000, 500), (TOKEN, OTHER_TOKEN, 1000, 499)
+    pair = Pair(*sorted((AssetId(*TOKEN), AssetId(*OTHER_TOKEN))))
+    for fill, expected in (enough, True), (little, False):
+        market = Market(EXCHANGES)
+        market.read(fills_of(*prices, fill), 200, since=-1)
+        assert (market.at(NOW).spots[pair] is not None) is expected
+    market = Market(EXCHANGES)
+    market.read(fills_of(enough), 200, since=-1)
+    assert market.at(NOW).spots == {pair: None}
+    assert market.at(NOW).spot_times == {}
+
+
+def test_each_spot_has_the_time_of_its_block():
+    market = Market(EXCHANGES)
+    market.read(fills_of((TOKEN, ADA, 1000, 5_000_000)), 200, since=-1)
+    assert list(market.at(NOW).spot_times.values()) == [market.time_of(111)]
+
+
+@pytest.mark.decision(32)
+def test_a_complete_fill_may_be_the_last_one_of_its_block():
+    """Kupo does not say at which place its transaction is. Then the largest execution counts, in every process."""
+    placed = saturnswap(sells=TOKEN, buys=ADA, amount=1000, **{"asked amount": 50_000_000})
+    named = Constructor(0, (bytes.fromhex(placed["transaction_id"]), 0))
+    left = saturnswap(sells=TOKEN, buys=ADA, amount=600, previous=named, **{"asked amount": 30_000_000})
+    partly = spent(placed, datums.encoded(Constructor(0, (20_000_000, 0, 0))).hex()), successor(left)
+    for lovelace, spot in (70_000_000, 70_000), (6_000_000, 50_000):
+        (whole,) = fills_of((TOKEN, ADA, 1000, lovelace))
+        whole["spent_at"]["slot_no"] = 120
+        for matches in ([whole, *partly], [*partly, whole]):
+            assert spots_of(*matches) == {"SNEK": spot}
+
+
+# Each offer, and each output, by itself
+
+
+def test_an_order_that_was_cancelled_before_its_start_lists_no_pair():
+    start = int(1000 * Market(EXCHANGES).time_of(130).timestamp())
+    match = order(GENIUSYIELD, start=Constructor(0, (start,)))
+    for slot, listed in (120, False), (140, True):
+        how = {"slot_no": slot, "transaction_id": FILLER, "input_index": 0, "redeemer": "d87980"}
+        assert bool(state_of(match | {"spent_at": how}, slot=150).spots) is listed
+
+
+def test_one_side_of_a_two_way_order_may_be_no_order():
+    recorded_two_way = recorded("cardanoswaps-v2-two-way-synthetic")
+    (match,) = [one for one in recorded_two_way if one["output_index"] == 2]
+    state = state_of(match)
+    assert (len(state.orders), [one.reason for one in state.skipped.values()]) == (1, ["nothing offered"])
+
+
+HOSTILE = st.recursive(
+    st.integers(-(2**600), 2**600) | st.binary(max_size=80) | st.sampled_from(DEEP).map(Raw),
+    lambda parts: st.lists(parts, max_size=4) | st.builds(Constructor, st.integers(0, 200), st.tuples(parts, parts)),
+    max_leaves=8,
+)
+
+
+@pytest.mark.decision(30)
+@settings(max_examples=200)
+@given(st.data())
+def test_a_hostile_output_never_concerns_another_output(data: st.DataObject):
+    """Any field with any value, at any time of the clock; also a date that ends with the calendar."""
+    script = data.draw(st.sampled_from(list(FIELDS)))
+    fields = FIELDS[script]()
+    last = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp() * 1000)
+    moments = st.sampled_from([last, 10**15, -(10**15), 2**63, 0]).map(lambda one: Constructor(0, (one,)))
+    for name in data.draw(st.lists(st.sampled_from(list(fields)), min_size=1, max_size=3)):
+        fields[name] = data.draw(moments if name in {"start", "end"} else HOSTILE)
+    hostile = output(script, datum(fields), 2)
+    hostile["value"]["coins"] = data.draw(st.integers(0, 2**64 - 1))
+    market = Market(EXCHANGES, window_slots=data.draw(st.sampled_from([3600, 360_000_000])))
+    market.read([order(SHADOWBOOK), hostile], 10**9, since=-1)
+    for now in NOW, datetime(9998, 1, 1, tzinfo=UTC), NOW:
+        found = market.at(now).orders[f"{1:064x}#0"]
+        assert shown(found.order) == BID
+        assert all(found.fee is not None for found in market.at(now).orders.values())
+
+
+def test_alternatives_without_fields_carry_their_constructor():
+    """A field such as Buy or Sell; constructors from 7 on have other tags."""
+    side = (constructor(0, {}), constructor(1, {}), constructor(9, {}))
+    for number, tag in (0, 121), (1, 122), (9, 1282):
+        assert read_part(CBORTag(tag, []), side) == {"constructor": number}
+        assert read_part(CBORTag(102, [number, []]), side) == {"constructor": number}
+    for wrong in CBORTag(128, []), CBORTag(123, []), 7:
+        with pytest.raises(Skipped):
+            read_part(wrong, side)
+
+
+@pytest.mark.parametrize("fill", ["a fill", Fill, (1, 2), 5])
+def test_a_fill_of_the_user_that_is_none_proves_no_execution(fill: Any):
+    mine = Exchange("Mine", "11" * 28, LAYOUT, shadowbook_offers, lambda *_: fill)
+    market = Market([mine])
+    spend = {"slot_no": 120, "transaction_id": "f" * 64, "input_index": 0, "redeemer": None}
+    market.read([output(mine.script, datum(FIELDS[SHADOWBOOK]())) | {"spent_at": spend}], 120, since=-1)
+    assert list(market.at(NOW).spots.values()) == [None]
+    with pytest.raises(TypeError, match=r"gave must be an AssetId and an int, got \(1, 2\)"):
+        Fill((1, 2), (ADA_ID, 1))  # type: ignore[arg-type]  # what a user may pass
