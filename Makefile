@@ -37,7 +37,7 @@ serve: .venv/serve.installed ## serve sample order books that change, on http://
 	$(BIN)/python -m pip install --quiet --editable '.[server,ledger]'
 	@touch $@ .venv/serve.installed
 
-ledger: .venv/ledger.installed ## serve order books of recorded outputs of the ledger, on http://127.0.0.1:8000 (MARKET_INDEX_PORT=9000 for another port)
+ledger: .venv/ledger.installed ## serve order books of a made-up market of the ledger, on http://127.0.0.1:8000 (MARKET_INDEX_PORT=9000 for another port)
 	@exec $(BIN)/python -m tests.feeds.ledger.stand_in $(BIN)/market-index serve
 
 AXE := axe-core@4.14.1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from math import inf
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -69,6 +71,11 @@ HEADERS: Final = option(
     type=click.Path(path_type=Path),
     help="Send headers to a service, such as an API key: a line Name: value for each. Another FEED ignores them.",
 )
+ADD_EXCHANGES: Final = option(
+    "--add-exchanges",
+    metavar="MODULE:NAME",
+    help="Read exchanges of the ledger besides the known ones: NAME of a Python module is an Exchange, or a list.",
+)
 TOKENS: Final = option(
     "--tokens",
     metavar="FILE",
@@ -85,10 +92,23 @@ WAIT: Final = option(
 )
 
 
-def opened(source: str, headers: Path | None, *, follow: bool = True) -> Feed:
+def opened(source: str, headers: Path | None, *, follow: bool = True, add_exchanges: str | None = None) -> Feed:
     """Open FEED; a service, with the headers of a file. Raises `FeedError` or `click.BadParameter`."""
     sent = headers_of(headers) if kind_of(source).takes_headers else None
-    return open_feed(source, follow=follow, headers=sent)
+    exchanges = () if add_exchanges is None else _exchanges_of(add_exchanges)
+    return open_feed(source, follow=follow, headers=sent, exchanges=exchanges)
+
+
+def _exchanges_of(text: str) -> tuple[Any, ...]:
+    """Return the exchanges that a module has by a name, which `module:NAME` names."""
+    module, _, name = text.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as `python -m` does: the module may be in the current folder
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise click.BadParameter(f"{safe_repr(text)} names nothing: {error}", param_hint="'--add-exchanges'") from None
+    return tuple(found) if isinstance(found, (list, tuple)) else (found,)
 
 
 def headers_of(path: Path | None) -> dict[str, str]:

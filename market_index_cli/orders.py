@@ -16,7 +16,7 @@ from market_index_cli.console import loading
 from market_index_cli.errors import EXIT_FEED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import pair_of
-from market_index_cli.options import FEED, HEADERS, TOKENS, opened
+from market_index_cli.options import ADD_EXCHANGES, FEED, HEADERS, TOKENS, opened
 from market_index_cli.tokens import Display, tokens_of
 from market_index_feeds import Feed, VenueOrder
 
@@ -35,6 +35,7 @@ SKIPPED_COLUMNS: Final = ("id", "venue", "pair", "slot", "address", "field", "re
 @click.option("--venue", metavar="NAME", help="List only those of a venue, by the first letters of its name.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, with all that is known.")
 @HEADERS
+@ADD_EXCHANGES
 @TOKENS
 def orders(
     source: str,
@@ -45,6 +46,7 @@ def orders(
     venue: str | None,
     as_json: bool,
     headers: Path | None,
+    add_exchanges: str | None,
     tokens: Path | None,
 ) -> None:
     """List the orders of FEED, with their venues.
@@ -66,7 +68,7 @@ def orders(
         raise click.UsageError("--skipped lists the outputs of all pairs: leave out BASE and QUOTE")
     log_plainly()
     display = Display(tokens_of(source, tokens))
-    with feed_errors(), opened(source, headers) as feed, loading(feed.source) as progress:
+    with feed_errors(), opened(source, headers, add_exchanges=add_exchanges) as feed, loading(feed.source) as progress:
         index = feed.read(progress)
     if feed.orders is None:
         raise Failed(EXIT_FEED, f"{feed.source} has books, but not the orders behind them")

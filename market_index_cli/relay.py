@@ -13,7 +13,7 @@ import click
 from market_index_cli.console import interrupt_on_sigterm, loading
 from market_index_cli.errors import feed_errors
 from market_index_cli.logs import LOG, log_with_times
-from market_index_cli.options import HEADERS, LOG_FORMAT, LOG_LEVEL, WAIT, opened
+from market_index_cli.options import ADD_EXCHANGES, HEADERS, LOG_FORMAT, LOG_LEVEL, WAIT, opened
 from market_index_feeds import Feed, Receipt, Store, mirror, open_store
 from market_index_feeds.sources import Contents, kind_of, open_keeper
 
@@ -30,9 +30,18 @@ def _feed_and_store(_: click.Context, __: click.Parameter, names: tuple[str, ...
 @click.argument("names", metavar="[FEED] STORE", nargs=-1, callback=_feed_and_store)
 @WAIT
 @HEADERS
+@ADD_EXCHANGES
 @LOG_FORMAT
 @LOG_LEVEL
-def relay(names: tuple[str, str], *, wait: float, headers: Path | None, log_format: str, log_level: str) -> None:
+def relay(
+    names: tuple[str, str],
+    *,
+    wait: float,
+    headers: Path | None,
+    add_exchanges: str | None,
+    log_format: str,
+    log_level: str,
+) -> None:
     """Keep STORE the same as FEED.
 
     STORE becomes equal to each version of FEED, until a signal or the end of FEED. A pair that FEED does not have is
@@ -50,7 +59,7 @@ def relay(names: tuple[str, str], *, wait: float, headers: Path | None, log_form
     # `realpath` resolves links and relative paths, and compares URLs as texts.
     if os.path.realpath(source) == os.path.realpath(target):
         raise click.UsageError("STORE must be another one than FEED")
-    with opened_until_signal(source, headers, log_format, log_level) as feed:
+    with opened_until_signal(source, headers, log_format, log_level, add_exchanges) as feed:
         if feed.is_stream and kind_of(source).contents is Contents.CHANGES:
             raise click.UsageError(
                 "FEED must have all pairs of STORE, got a stream of order books: use market-index publish"
@@ -61,12 +70,14 @@ def relay(names: tuple[str, str], *, wait: float, headers: Path | None, log_form
 
 
 @contextmanager
-def opened_until_signal(source: str, headers: Path | None, log_format: str, log_level: str) -> Iterator[Feed]:
+def opened_until_signal(
+    source: str, headers: Path | None, log_format: str, log_level: str, add_exchanges: str | None = None
+) -> Iterator[Feed]:
     """Start the log, and open a feed. SIGINT and SIGTERM end the block; an error that ends it is logged."""
     log_with_times(log_format, log_level)
     interrupt_on_sigterm()
     try:
-        with suppress(KeyboardInterrupt), feed_errors(), opened(source, headers) as feed:
+        with suppress(KeyboardInterrupt), feed_errors(), opened(source, headers, add_exchanges=add_exchanges) as feed:
             yield feed
     except click.ClickException as error:
         LOG.error("%s", error.format_message())

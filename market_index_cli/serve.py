@@ -11,7 +11,7 @@ import click
 
 from market_index.errors import missing_extra, safe_repr
 from market_index_cli.errors import EXIT_USAGE, Failed
-from market_index_cli.options import HEADERS, LOG_FORMAT, LOG_LEVEL, SECONDS, TOKENS, converted, option
+from market_index_cli.options import ADD_EXCHANGES, HEADERS, LOG_FORMAT, LOG_LEVEL, SECONDS, TOKENS, converted, option
 
 # As browsers send it: in lower case, and without the port that its scheme implies.
 _ORIGIN: Final = re.compile(r"\*|(?!http:.*:80$|https:.*:443$)[a-z][a-z0-9+.-]*://[a-z0-9_.:\[\]-]+")
@@ -58,6 +58,7 @@ class _Port(click.Option):
     help="Number of processes that serve. Each follows FEED by itself, and holds all books in memory.",
 )
 @HEADERS
+@ADD_EXCHANGES
 @LOG_FORMAT
 @LOG_LEVEL
 @option("--access-log/--no-access-log", default=False, help="Log every request, at the cost of throughput.")

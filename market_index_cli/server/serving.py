@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ class Settings:
     uds: Path | None
     workers: int
     headers: Path | None
+    add_exchanges: str | None
     log_format: str
     log_level: str
     access_log: bool
@@ -63,8 +65,7 @@ def run(settings: Settings) -> int:
     """Serve until a signal ends it. Return the exit code."""
     exit_code = 0
     connections_allowed()  # before anything is opened
-    opened = opened_until_signal(settings.feed, settings.headers, settings.log_format, settings.log_level)
-    with opened as feed, _listener(settings) as listener:
+    with _opened(settings) as feed, _listener(settings) as listener:
         if settings.workers == 1:
             _serve(settings, feed, listener, Counters())
         elif feed.is_stream:
@@ -80,11 +81,14 @@ def serve_as_worker(
     settings: Settings, table: Any, listener: socket.socket, number: int, on_serving: Callable[[], object]
 ) -> None:
     """Serve in a worker process, and call `on_serving` once it listens. `number` is its row of `table`."""
-    with (
-        opened_until_signal(settings.feed, settings.headers, settings.log_format, settings.log_level) as feed,
-        listener,
-    ):
+    with _opened(settings) as feed, listener:
         _serve(settings, feed, listener, Counters(table, number), on_serving)
+
+
+def _opened(settings: Settings) -> AbstractContextManager[Feed]:
+    """Open the feed, until a signal."""
+    logs = settings.log_format, settings.log_level
+    return opened_until_signal(settings.feed, settings.headers, *logs, settings.add_exchanges)
 
 
 def _listener(settings: Settings) -> socket.socket:

@@ -1,6 +1,6 @@
 """A stand-in for Kupo: it serves outputs from a chain of blocks, as Kupo 2.12 does, and can fail as a real one can.
 
-`make ledger` runs it with the recorded outputs, so that everybody can try a feed of the ledger without a node:
+`make ledger` runs it with a made-up market, so that everybody can try a feed of the ledger without a node:
 
     python -m tests.feeds.ledger.stand_in market-index serve
 """
@@ -13,10 +13,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import cycle
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from threading import Thread
 from time import sleep, time
 from typing import Any, Final
@@ -24,13 +25,25 @@ from urllib.parse import urlsplit
 
 from attrs import define, field, frozen
 
+from market_index_feeds.ledger.entries import SLOT_ZEROS
 from market_index_feeds.ledger.outputs import id_of
 from market_index_feeds.venue_orders import script_of
+from tests.feeds.ledger.datums import (
+    ADA,
+    SATURNSWAP,
+    SHADOWBOOK,
+    SPLASH,
+    Constructor,
+    asset_key,
+    datum,
+    encoded,
+    output,
+    saturnswap,
+    shadowbook,
+    splash,
+)
 
 DEADLINE_SECONDS = 30.0
-
-SHOWN_BLOCKS = 8
-"""How many blocks of the recorded ones arrive while a command follows them: the others have 16 of the 18 pairs."""
 
 
 @frozen
@@ -228,10 +241,6 @@ def serving(kupo: Kupo) -> Iterator[Kupo]:
             thread.join(DEADLINE_SECONDS)
 
 
-PREVIEW_ZERO: Final = 1_666_656_000
-"""The time of slot 0 of the network preview, in POSIX seconds."""
-
-
 def recorded_blocks(folder: Path, first_slot: int = 1_000_000) -> list[Block]:
     """Return a chain over the recorded outputs: their slots keep their order, 20 seconds apart."""
     created: dict[str, dict[str, Any]] = {}
@@ -257,25 +266,75 @@ def recorded_blocks(folder: Path, first_slot: int = 1_000_000) -> list[Block]:
     return blocks
 
 
-def main() -> int:
-    """Serve the recorded outputs to a command, until it ends. Return its exit code.
+TOKENS: Final = {
+    "NIGHT": ("0691b2fecca1ac4f53cb6dfb00b7013e561d1f34403b957cbb5af1fa", "NIGHT", 6, 412_000),
+    "SNEK": ("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f", "SNEK", 0, 4_310),
+    "IAG": ("5d16cc1a177b5d9ba9cfa9793b07e60f1fb70fea1f8aef064415d114", "IAG", 6, 268_000),
+}
+"""Per ticker the policy, the name, the decimals, and a price: lovelace per whole token. Of the main network."""
 
-    Every few seconds there is one more block; after the last one, a rollback of the last `SHOWN_BLOCKS`. The command
-    gets the name of the feed in the environment.
+
+def market_blocks(last_slot: int) -> list[Block]:
+    """Return a block with levels on both sides of some books, and later ones in which the best orders are filled."""
+    placed, fills = [], []
+    for number, (policy, name, decimals, price) in enumerate(TOKENS.values(), 1):
+        token = bytes.fromhex(policy), name.encode()
+        sells = {"offered": Constructor(0, token), "asked": Constructor(0, ADA), "executors": []}
+        parts = {"offered policy": token[0], "offered name": token[1], "asked policy": b"", "asked name": b""}
+        for level in range(1, 9):
+            tokens, at = 250 * level * 10**decimals, 1000 * number + 10 * level
+            ask, bid = (price * 250 * level * (1000 + step) // 1000 for step in (4 * level, -4 * level))
+            fields = saturnswap(amount=tokens, **parts, **{"asked amount": ask})
+            placed.append(_held(output(SATURNSWAP, datum(fields), at), 2_000_000, token, tokens))
+            steps = {"amount": tokens, "price": Constructor(0, (ask + ask // 700, tokens)), "step output": ask}
+            placed.append(_held(output(SPLASH, datum(splash(**sells, **steps)), at + 1), 4_000_000, token, tokens))
+            bought = shadowbook(asked=list(token), amount=bid, price=[tokens, bid])
+            placed.append(_held(output(SHADOWBOOK, datum(bought), at + 2), bid + 5_000_000, token, 0))
+            how = {"transaction_id": f"{at + 9:064x}", "input_index": 0}
+            how["redeemer"] = encoded(Constructor(0, (ask, 0, 0))).hex()
+            fills.append((level, {f"{at:064x}#0": how}))
+    # From the best level on, of one token after the other, but not all levels.
+    spent = [one for level, one in sorted(fills, key=lambda item: item[0]) if level <= 4]
+    first = last_slot - 20 * len(spent)
+    return [Block(first, placed), *(Block(first + 20 * at, (), one) for at, one in enumerate(spent, 1))]
+
+
+def _held(match: dict[str, Any], coins: int, token: tuple[bytes, bytes], amount: int) -> dict[str, Any]:
+    """Return an output that holds lovelace and a token."""
+    return match | {"value": {"coins": coins, "assets": {asset_key(token): amount} if amount else {}}}
+
+
+def registry() -> str:
+    """Return the entries of the tokens, as the token registry has them."""
+    entries = [
+        {"subject": policy + name.encode().hex(), "name": {"value": name}, "description": {"value": name}}
+        | {"ticker": {"value": ticker}, "decimals": {"value": decimals}}
+        for ticker, (policy, name, decimals, _) in TOKENS.items()
+    ]
+    return json.dumps(entries)
+
+
+def main() -> int:
+    """Serve a made-up market of known tokens to a command, until it ends. Return its exit code.
+
+    Every few seconds there is one more block, in which the best order of a book is filled. After the last one, which is
+    of now, all of them are rolled back. The command gets the name of the feed, and of a file with the tokens, in the
+    environment.
     """
-    parser = argparse.ArgumentParser(description="Serve recorded outputs of the ledger as Kupo does, to a command.")
+    parser = argparse.ArgumentParser(description="Serve made-up outputs of the ledger as Kupo does, to a command.")
     parser.add_argument("--seconds", type=float, default=5, help="the time between two blocks (default: 5)")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what to run once the outputs are served")
     options = parser.parse_args()
-    folder = Path(__file__).resolve().parents[2] / "data" / "ledger"
-    count = len(recorded_blocks(folder))
-    # The last recorded block is of now.
-    blocks = recorded_blocks(folder, int(time()) - PREVIEW_ZERO - 20 * count)
-    with serving(Kupo()) as kupo:
+    blocks = market_blocks(int(time()) - SLOT_ZEROS["mainnet"])
+    with ExitStack() as temporary:
+        kupo = temporary.enter_context(serving(Kupo()))
         print(f"a stand-in for Kupo is at {kupo.url}: a block every {options.seconds:g} seconds", flush=True)
-        counts = cycle(range(len(blocks) - SHOWN_BLOCKS, len(blocks) + 1))
+        counts = cycle(range(1, len(blocks) + 1))
         kupo.blocks = blocks[: next(counts)]
-        environment = os.environ | {"MARKET_INDEX_FEED": f"kupo:{kupo.url}"}
+        tokens = temporary.enter_context(NamedTemporaryFile("w", suffix=".json"))
+        tokens.write(registry())
+        tokens.flush()
+        environment = {"MARKET_INDEX_TOKENS": tokens.name} | os.environ | {"MARKET_INDEX_FEED": f"kupo:{kupo.url}"}
         # The signal of Ctrl-C is also that of the command, which then ends by itself.
         with subprocess.Popen(options.command, env=environment) as process, suppress(KeyboardInterrupt):
             while process.poll() is None:
