@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 LOG: Final = logging.getLogger("market_index_cli")
 """The log of the command."""
@@ -15,6 +16,9 @@ LOG_LEVELS: Final = ("info", "warning", "error")
 
 REQUEST_LOG: Final = LOG.getChild("requests")
 """The log of requests."""
+
+MAX_LOGGED_BYTES: Final = 256
+"""A longer target is cut, because a client could fill the disk."""
 
 _REQUEST_FIELDS: Final = ("client", "method", "target", "http_version", "status", "milliseconds")
 """The arguments of a record of a request."""
@@ -75,6 +79,16 @@ class JsonFormatter(TextFormatter):
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
         return json.dumps(fields)
+
+
+def log_request(scope: Mapping[str, Any], status: int, seconds: float) -> None:
+    """Log a request, which is described by its ASGI scope, at the end of its response."""
+    target = scope["raw_path"] + b"?" + scope["query_string"] if scope["query_string"] else scope["raw_path"]
+    if len(target) > MAX_LOGGED_BYTES:
+        target = target[:MAX_LOGGED_BYTES] + b"..."
+    client, version = "{}:{}".format(*scope["client"] or ("", "")), scope["http_version"]
+    arguments = client, scope["method"], target.decode("latin-1"), version, status, round(1_000 * seconds, 3)
+    REQUEST_LOG.info('%s "%s %s HTTP/%s" %d %.1f ms', *arguments)
 
 
 def printable(text: str) -> str:

@@ -87,7 +87,7 @@ class _Port(click.Option):
     metavar="ORIGIN",
     type=converted(_origin),
     help="Allow web pages of ORIGIN to read the API, exactly as browsers send it, such as https://example.com; * for "
-    "any. Can be given more than once.",
+    "any. Can be given more than once. Each response then costs more processor time.",
 )
 @option(
     "--forwarded-allow-ips",

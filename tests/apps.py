@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from attrs import frozen
@@ -10,10 +10,9 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index import LiveIndex
-from market_index_cli.server.counters import Counters
-from market_index_cli.server.metrics import WorkerMetrics
+from market_index_cli.server.exposition import SLOT_BYTES, Exposition
 from market_index_http import create_app
-from market_index_http.operating import CountResponses, Health, description_route, probe_routes
+from market_index_http.operating import Health, Metrics, description_route, probe_routes
 from market_index_http.stream import Stream
 
 
@@ -36,21 +35,28 @@ def composed(
     *,
     stream: bool | int = False,
     health: Health | None = None,
-    metrics: Counters | bool = False,
+    metrics: bool = False,
+    slots: Any = None,
+    worker: int = 0,
+    server: Mapping[str, float] | None = None,
     openapi: bool = False,
     others: Iterable[Any] = (),
 ) -> Composed:
-    """Return an app with these routes, as the command composes it."""
+    """Return an app with these routes, as the command composes it. `server` has the numbers of its server."""
     routes = [*others]
     streams = Stream(live, limit=1_000 if isinstance(stream, bool) else stream)
     if stream:
         routes.append(streams.route())
     if health is not None:
         routes += probe_routes(live, health)
-    counters = metrics if isinstance(metrics, Counters) else Counters()
-    if metrics is not False:
-        routes.append(WorkerMetrics(live, counters, streams, health).route())
+    measured = Metrics(label="worker")
+    exposition = Exposition(measured, bytearray(SLOT_BYTES) if slots is None else slots, worker)
+    if metrics:
+        routes.append(measured.route(exposition.text))
     if openapi:
         routes.append(description_route())
     adapter = create_app(live, routes=routes)
-    return Composed(CountResponses(adapter, counters.count), adapter, counters.count, streams.end)
+    watched = measured.watch(
+        adapter, live, health=health, streams=streams, server=lambda: server or {}, name=str(worker)
+    )
+    return Composed(watched, adapter, watched.count, streams.end)

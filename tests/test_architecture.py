@@ -34,7 +34,6 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "market_index_http.operating.metrics": {"prometheus_client"},
     "market_index_cli": {*PACKAGES, "attrs", "anyio", "click", "httptools", "starlette", "uvicorn", "uvloop"},
     "market_index_cli.pytest_plugin": {"pytest"},
-    "market_index_cli.server.metrics": {"prometheus_client"},
 }
 # The parts of the standard library that the domain does not import: I/O, clocks and logging.
 # fmt: off

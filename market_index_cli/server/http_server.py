@@ -12,18 +12,15 @@ from threading import Thread
 from typing import Any, Final, cast
 
 import uvicorn
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp
 
 from market_index_cli.errors import EXIT_USAGE, Failed
-from market_index_cli.logs import LOG, REQUEST_LOG
+from market_index_cli.logs import LOG, log_request
 from market_index_cli.server.cached_responses import CachedResponses, Respond, missing_names
-from market_index_cli.server.limits import FIELDS, Clients, Count, Limits, WithLimits, target_of
+from market_index_cli.server.limits import FIELDS, Clients, Count, Limits, WithLimits
 
 GRACE_SECONDS: Final = 10
 """How long a shutdown waits for responses."""
-
-MAX_LOGGED_BYTES: Final = 256
-"""A longer target is cut in the log, because a client could fill the disk."""
 
 _RESERVED_DESCRIPTORS: Final = 64
 """File descriptors reserved for feeds, stores, logs and the event loop."""
@@ -103,6 +100,14 @@ class Server(uvicorn.Server):
             )
         )
 
+    def numbers(self) -> dict[str, float]:
+        """Return the numbers of this server for `Metrics.watch`."""
+        return {
+            "open_connections": len(self.clients.connections),
+            "max_connections": self.clients.max_connections,
+            "cached_responses": self.has_cached_responses,
+        }
+
     async def each_second(self) -> None:
         """Close overdue connections, and call `on_second`. Its first failure is logged; the server continues."""
         self.clients.close_overdue()
@@ -134,19 +139,3 @@ def running(server: Server, listener: socket.socket) -> Iterator[None]:
     finally:
         server.should_exit = True
         thread.join()
-
-
-def log_request(scope: Scope, status: int, seconds: float) -> None:
-    """Log a request at the end of its response."""
-    target = target_of(scope)
-    if len(target) > MAX_LOGGED_BYTES:
-        target = target[:MAX_LOGGED_BYTES] + b"..."
-    REQUEST_LOG.info(
-        '%s "%s %s HTTP/%s" %d %.1f ms',
-        "{}:{}".format(*scope["client"] or ("", "")),
-        scope["method"],
-        target.decode("latin-1"),
-        scope["http_version"],
-        status,
-        round(1_000 * seconds, 3),
-    )

@@ -222,13 +222,8 @@ def refusal(status: int, message: str) -> Response:
     return error_response(HTTPException(status, message, {"Connection": "close"}))
 
 
-def target_of(scope: Scope) -> bytes:
-    """Return the target of a request."""
-    path: bytes = scope["raw_path"]
-    return b"%b?%b" % (path, query) if (query := scope["query_string"]) else path
-
-
 def _head_bytes(scope: Scope) -> int:
     """Return the size of a head: its target, and its fields with their separators."""
-    fields = sum(len(name) + len(value) + len(b": \r\n") for name, value in scope["headers"])
-    return len(target_of(scope)) + fields
+    query: bytes = scope["query_string"]
+    target = len(scope["raw_path"]) + (len(b"?") + len(query) if query else 0)
+    return target + sum(len(name) + len(value) + len(b": \r\n") for name, value in scope["headers"])

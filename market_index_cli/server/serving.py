@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import click
 from attrs import frozen
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import Response
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp
 
 from market_index import LiveIndex
 from market_index.display import Tokens
@@ -26,16 +24,14 @@ from market_index_cli.errors import listen_errors
 from market_index_cli.logs import LOG
 from market_index_cli.page.routes import page_routes
 from market_index_cli.relay import opened_until_signal
-from market_index_cli.server.cached_responses import Respond
-from market_index_cli.server.counters import Counters
+from market_index_cli.server.exposition import SLOT_BYTES, Exposition, clear_slot
 from market_index_cli.server.http_server import GRACE_SECONDS, Server, connections_allowed
 from market_index_cli.server.listeners import bind, passed_socket, url_of
-from market_index_cli.server.metrics import WorkerMetrics
-from market_index_cli.server.workers import supervise
+from market_index_cli.server.workers import shared_buffer, supervise
 from market_index_cli.tokens import tokens_of
 from market_index_feeds import Feed
 from market_index_http import create_app, find_response
-from market_index_http.operating import CountResponses, Health, description_route, probe_routes
+from market_index_http.operating import Health, Metrics, description_route, probe_routes
 from market_index_http.stream import Stream
 
 
@@ -67,22 +63,20 @@ def run(settings: Settings) -> int:
     connections_allowed()  # before anything is opened
     with _opened(settings) as feed, _listener(settings) as listener:
         if settings.workers == 1:
-            _serve(settings, feed, listener, Counters())
+            _serve(settings, feed, listener, bytearray(SLOT_BYTES), 0)
         elif feed.is_stream:
             raise click.UsageError(f"{feed.source} can be read by only one process: omit --workers")
         else:
-            table = multiprocessing.get_context("spawn").RawArray("d", Counters.table_cells(settings.workers))
-            work = partial(serve_as_worker, settings, table)
-            exit_code = supervise(work, listener, settings.workers, GRACE_SECONDS + 5, Counters(table).clear)
+            slots = shared_buffer(settings.workers * SLOT_BYTES)
+            work = partial(serve_as_worker, settings, slots)
+            exit_code = supervise(work, listener, settings.workers, GRACE_SECONDS + 5, partial(clear_slot, slots))
     return exit_code
 
 
-def serve_as_worker(
-    settings: Settings, table: Any, listener: socket.socket, number: int, on_serving: Callable[[], object]
-) -> None:
-    """Serve in a worker process, and call `on_serving` once it listens. `number` is its row of `table`."""
+def serve_as_worker(settings: Settings, slots: Any, listener: socket.socket, number: int) -> None:
+    """Serve in a worker process. `number` is that of its slot for metrics."""
     with _opened(settings) as feed, listener:
-        _serve(settings, feed, listener, Counters(table, number), on_serving)
+        _serve(settings, feed, listener, slots, number)
 
 
 def _opened(settings: Settings) -> AbstractContextManager[Feed]:
@@ -103,38 +97,68 @@ def _listener(settings: Settings) -> socket.socket:
         return bind(settings.host, settings.port, settings.uds)
 
 
-def _serve(
-    settings: Settings,
-    feed: Feed,
-    listener: socket.socket,
-    counters: Counters,
-    on_serving: Callable[[], object] = lambda: None,
-) -> None:
+def _serve(settings: Settings, feed: Feed, listener: socket.socket, slots: Any, number: int) -> None:
     """Load the feed, follow it, and serve it on the socket until a signal ends it."""
+    live, metrics = LiveIndex(), Metrics(label="worker")
+    exposition = Exposition(metrics, slots, number)
+    server = compose(settings, live, feed, metrics, exposition)
+    with loading(feed.source) as progress:
+        feed.start(live, progress)
+    LOG.info("market-index %s: serving %s", version("market-index"), feed.source)
+    LOG.info("%s: %d pairs, %d records rejected", feed.source, len(live.current), feed.rejected)
+    with listen_errors(url_of(listener)):
+        # Another process may have bound the same address and listened on it while the feed was loading.
+        listener.listen()
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        # An exception before the event loop runs would leave a warning of Python.
+        signal.signal(signal_number, server.handle_exit)
+    LOG.info("listening on %s", url_of(listener))
+    exposition.write()  # the supervisor then knows that a worker serves
+    server.run([listener])
+
+
+def compose(settings: Settings, live: LiveIndex, feed: Feed, metrics: Metrics, exposition: Exposition) -> Server:
+    """Return the server of an app with all routes."""
+    was_ready = True
 
     def on_second() -> None:
-        counters.set_gauge("open_connections", len(server.clients.connections))
-        metrics.observe()
+        nonlocal was_ready
+        failures = health.failures()
+        if failures and was_ready:
+            LOG.warning("not ready: %s", "; ".join(failures))
+        elif not (failures or was_ready):
+            LOG.info("ready again")
+        was_ready = not failures
+        exposition.write()
 
-    live, connections = LiveIndex(), connections_allowed()
+    def on_shutdown() -> None:
+        LOG.info("shutting down: %d connections are open", len(server.clients.connections))
+        stream.end()
+
+    connections = connections_allowed()
     health = Health(feed, settings.max_stale, settings.max_quiet)
     # The other half is for requests.
     stream = Stream(live, limit=max(1, connections // 2))
-    metrics = WorkerMetrics(live, counters, stream, health)
     # Each worker reads the file: a large argument of a worker could block its supervisor (see `workers.Work`).
     tokens = tokens_of(settings.feed, settings.tokens) or Tokens()
     routes = (
         stream.route(),
         *probe_routes(live, health),
-        metrics.route(),
+        metrics.route(exposition.text),
         description_route(),
         *page_routes(live, tokens),
     )
     adapter = create_app(live, max_age=settings.max_age, routes=routes)
-    app: ASGIApp = CountResponses(adapter, counters.count)
-    respond: Respond = partial(find_response, adapter)
+    watched = metrics.watch(
+        adapter,
+        live,
+        health=health,
+        streams=stream,
+        server=lambda: {"workers": settings.workers, **server.numbers()},
+        name=str(exposition.worker),
+    )
+    app: ASGIApp = watched
     if settings.cors_origin:
-        respond = partial(_without_origin, respond)
         # Around the app, so that the response to an unexpected error has its fields, too.
         app = CORSMiddleware(
             app,
@@ -143,37 +167,14 @@ def _serve(
             allow_headers=("If-None-Match",),
             expose_headers=("ETag", AS_OF, PUBLISHED_AT),
         )
-    counters.set_gauge("max_connections", connections)
-    counters.set_gauge("workers", settings.workers)
     server = Server(
         app,
-        respond=respond,
+        respond=None if settings.cors_origin else partial(find_response, adapter),
         access_log=settings.access_log,
         proxies=settings.forwarded_allow_ips,
         max_connections=connections,
-        count=counters.count,
+        count=watched.count,
         on_second=on_second,
-        on_shutdown=stream.end,
+        on_shutdown=on_shutdown,
     )
-    with loading(feed.source) as progress:
-        feed.start(live, progress)
-    LOG.info("%s: %d pairs, %d records rejected", feed.source, len(live.current), feed.rejected)
-    with listen_errors(url_of(listener)):
-        # Another process may have bound the same address and listened on it while the feed was loading.
-        listener.listen()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # An exception before the event loop runs would leave a warning of Python.
-        signal.signal(number, server.handle_exit)
-    LOG.info("listening on %s", url_of(listener))
-    on_serving()
-    server.run([listener])
-
-
-def _without_origin(respond: Respond, scope: Scope) -> Response | None:
-    """Respond as the middleware of CORS does, unless the request is that of a web page of another origin."""
-    if any(name == b"origin" for name, _ in scope["headers"]):
-        return None
-    response = respond(scope)
-    if response is not None:
-        response.raw_headers.append((b"vary", b"Origin"))
-    return response
+    return server

@@ -19,6 +19,9 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import Any, Final, TypeAlias, cast
 
+from attrs import define
+
+from market_index_cli.errors import EXIT_USAGE, Failed
 from market_index_cli.logs import LOG
 
 RESTART_SECONDS: Final = 1.0
@@ -26,82 +29,128 @@ RESTART_SECONDS: Final = 1.0
 
 _POLL_SECONDS: Final = 0.2
 
-Work: TypeAlias = Callable[[socket.socket, int, Callable[[], None]], object]
+Work: TypeAlias = Callable[[socket.socket, int], object]
 """The function of a worker, which must be picklable. It serves the socket until a signal ends it.
 
-Its second argument is the number of the worker, from 0. It calls the third one once it serves. What is pickled must be
-small: a worker that dies while it reads a pipe that is full would block the supervisor.
+Its second argument is the number of the worker, from 0. What is pickled must be small: a worker that dies while it
+reads a pipe that is full would block the supervisor.
 """
 
 
+@define(eq=False)
+class Worker:
+    """One of the workers: it has a process, or waits for its next start."""
+
+    number: int
+    process: BaseProcess | None = None
+    next_start: float = -inf
+    """The monotonic time before which it is not started again."""
+
+
+class Signals:
+    """The signals to end. Their handler does not raise: that could lose a worker that is being started."""
+
+    def __init__(self) -> None:
+        self.is_ending = False
+        self.is_forced = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._receive)
+
+    def _receive(self, number: int, _: object) -> None:
+        # As in uvicorn: a second Ctrl-C does not wait.
+        self.is_forced |= self.is_ending and number == signal.SIGINT
+        self.is_ending = True
+
+
+# A forked process would inherit locks that other threads hold, and file locks of SQLite.
+_SPAWNING: Final = multiprocessing.get_context("spawn")
+
+
+def shared_buffer(size: int) -> Any:
+    """Return memory that is shared with workers, and start the helper process that all of them need.
+
+    Raises `Failed` if the operating system does not allow one of them.
+    """
+    try:
+        ensure_running()  # otherwise the start of the first worker would do it, and unblock SIGINT
+        # Without a lock: a worker that is killed could hold it.
+        return _SPAWNING.RawArray("B", size)
+    except OSError as error:
+        needed = "--workers needs more processes, and a writable /dev/shm or temporary folder"
+        raise Failed(EXIT_USAGE, f"{needed}: {error.strerror or error}") from None
+
+
 def supervise(
-    work: Work, listener: socket.socket, workers: int, timeout: float, on_ended: Callable[[int], object]
+    work: Work,
+    listener: socket.socket,
+    workers: int,
+    timeout: float,
+    on_ended: Callable[[int], bool],
 ) -> int:
     """Run `work` in `workers` processes until a signal ends them. Return the exit code of this process.
 
     A worker that ends is replaced, `RESTART_SECONDS` after its start at the earliest. If one fails before any has
-    served, all are ended and its exit code is returned. Workers have `timeout` seconds to end, then they are killed.
-    `on_ended` is called with the number of a worker that has ended.
+    served, all are ended and its exit code is returned. Workers have `timeout` seconds to end, then they are killed,
+    and at once after a second SIGINT. `on_ended` is called with the number of a worker that has ended, and returns
+    whether any worker serves or has served just before.
     """
-    # A forked process would inherit locks that other threads hold, and file locks of SQLite.
-    spawning = multiprocessing.get_context("spawn")
-    ensure_running()  # otherwise the start of the first worker would do it, and unblock SIGINT
-    # Without a lock: a worker that is killed could hold it.
-    has_served = spawning.RawValue("b", 0)
-    running: dict[int, BaseProcess] = {}
-    next_start = dict.fromkeys(range(workers), -inf)
-    ending: list[int] = []
-    # A handler that raises could lose a worker that is being started.
-    for signal_number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signal_number, lambda *_: ending.append(0))
+    team, has_served = [Worker(number) for number in range(workers)], False
+    signals = Signals()
     try:
-        while not ending:
-            for number in [one for one, time in next_start.items() if one not in running and time <= monotonic()]:
-                next_start[number] = monotonic() + RESTART_SECONDS
-                process = spawning.Process(
-                    target=_in_worker, args=(work, listener, number, has_served, timeout), daemon=True
-                )
-                try:
-                    # A worker inherits this: Ctrl-C in a terminal would raise in the middle of its imports.
-                    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-                    process.start()
-                except OSError as error:  # too many open files or processes
-                    LOG.error("a worker cannot be started: %s", error)
-                else:
-                    running[number] = process
-                finally:
-                    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-            wait([process.sentinel for process in running.values()], _POLL_SECONDS)
-            for number, ended in list(running.items()):
-                if ended.exitcode is None:
+        while not signals.is_ending:
+            for worker in team:
+                if worker.process is None and worker.next_start <= monotonic():
+                    _start(worker, (work, listener, worker.number, timeout))
+            wait([worker.process.sentinel for worker in team if worker.process], _POLL_SECONDS)
+            for worker in team:
+                if worker.process is None or worker.process.exitcode is None:
                     continue
-                if ended.exitcode > 0 and not has_served.value:
-                    return ended.exitcode
-                LOG.warning("worker %d ended (exit code %d); starting another", ended.pid, ended.exitcode)
-                del running[number]
-                on_ended(number)
+                process_id, exit_code, worker.process = worker.process.pid, worker.process.exitcode, None
+                has_served |= on_ended(worker.number)
+                if exit_code > 0 and not has_served:
+                    LOG.error("worker %d ended (exit code %d) before it served", process_id, exit_code)
+                    return exit_code
+                LOG.warning("worker %d ended (exit code %d); starting another", process_id, exit_code)
         return 0
     finally:
-        _end(list(running.values()), timeout)
+        _end([worker.process for worker in team if worker.process], timeout, signals)
 
 
-def _end(processes: list[BaseProcess], timeout: float) -> None:
+def _start(worker: Worker, arguments: tuple[Any, ...]) -> None:
+    """Start the process of a worker. If the operating system cannot, it is tried again later."""
+    worker.next_start = monotonic() + RESTART_SECONDS
+    process = _SPAWNING.Process(target=_in_worker, args=arguments, daemon=True)
+    try:
+        # A worker inherits this: Ctrl-C in a terminal would raise in the middle of its imports.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        process.start()
+        worker.process = process
+    except OSError as error:  # too many open files or processes
+        LOG.error("a worker cannot be started: %s", error)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _end(processes: list[BaseProcess], timeout: float, signals: Signals) -> None:
     """End the processes, and kill those that exceed the timeout."""
     for process in processes:
         process.terminate()
     deadline = monotonic() + timeout
+    while (left := [one.sentinel for one in processes if one.exitcode is None]) and not signals.is_forced:
+        if monotonic() >= deadline:
+            break
+        wait(left, _POLL_SECONDS)
     for process in processes:
-        process.join(max(deadline - monotonic(), 0))
         process.kill()
         process.join()
 
 
-def _in_worker(work: Work, listener: socket.socket, number: int, has_served: Any, timeout: float) -> None:
+def _in_worker(work: Work, listener: socket.socket, number: int, timeout: float) -> None:
     # The supervisor, which got the same signal, ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     Thread(target=_end_with_parent, args=(timeout,), daemon=True).start()
-    work(listener, number, lambda: setattr(has_served, "value", 1))
+    work(listener, number)
 
 
 def _end_with_parent(timeout: float) -> None:

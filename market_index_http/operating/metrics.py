@@ -1,23 +1,22 @@
-"""The metrics of the apps of a process: one collector of prometheus-client for a registry, and the route `/metrics`."""
+"""The metrics of the apps of a process for Prometheus: one collector for a registry, and the route `/metrics`."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from math import isfinite
 from time import time
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 
 from market_index import LiveIndex
 from market_index.errors import missing_extra, safe_repr
-from market_index_http.operating.counting import CountResponses
 from market_index_http.operating.probes import Health
 from market_index_http.routes import exact_route
 from market_index_http.snapshots import require_live
@@ -35,6 +34,9 @@ except ModuleNotFoundError as _missing:
 # The names and labels are those of 0.0.4, which every Prometheus reads.
 _FIELDS: Final = {"Cache-Control": "no-store", "Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 
+OTHER: Final = "other"
+"""The label of each path that is not that of a route."""
+
 GAUGES: Final[Mapping[str, str]] = {
     "pairs": "Pairs that are tracked.",
     "ready": "Whether /readyz answers 200: 1 or 0.",
@@ -47,16 +49,169 @@ GAUGES: Final[Mapping[str, str]] = {
     "feed_retries": "How often the feed could not be read and was tried again.",
     "streams": "Open streams of changes.",
     "stream_failures": "How often an unexpected error has ended all streams.",
+    "workers": "Processes that the server keeps running.",
+    "open_connections": "Open connections of clients.",
+    "max_connections": "Limit of open connections.",
+    "cached_responses": "Whether responses are sent without a call of the app: 1 or 0.",
 }
-"""The numbers of an app, and their descriptions."""
+"""The numbers of an app, and their descriptions. The last ones are those of a server."""
 
 _ONLY_INCREASED: Final = {"feed_rejected_records", "feed_retries", "stream_failures"}
 """The numbers that are counters."""
 
+Numbers: TypeAlias = Callable[[], Mapping[str, float]]
+"""Returns numbers by their names in `GAUGES`. Any thread may call it."""
 
-def numbers_of(live: LiveIndex, health: Health | None, streams: Stream | None) -> dict[str, float]:
-    """Return the current value of each of `GAUGES` that is known. Any thread may call it."""
-    numbers: dict[str, float | None] = {"pairs": len(live.current)}
+# Prometheus does not see the first increase of a series that begins with it.
+_FAILURES: Final = (500, 503)
+
+
+class _App(NamedTuple):
+    numbers: Numbers
+    health: Health | None
+    responses: dict[tuple[str, int], int]
+
+
+@final
+class Metrics(Collector):
+    """The metrics of the apps of this process. All names start with `market_index_`.
+
+    A registry has one `Metrics`, for all apps: each has its own label. A second one in the same registry is rejected by
+    the registry, because its series could be the same.
+
+    >>> from prometheus_client import CollectorRegistry
+    >>> from market_index_http import create_app
+    >>> metrics, live = Metrics(), LiveIndex()
+    >>> app = metrics.watch(create_app(live), live, name="public")
+    >>> registry = CollectorRegistry()
+    >>> registry.register(metrics)
+    >>> registry.get_sample_value("market_index_pairs", {"app": "public"})
+    0
+
+    Args:
+        label: The name of the label.
+    """
+
+    def __init__(self, label: str = "app") -> None:
+        self._label = label
+        self._apps: dict[str, _App] = {}
+
+    def watch(
+        self,
+        app: Starlette,
+        live: LiveIndex,
+        *,
+        health: Health | None = None,
+        streams: Stream | None = None,
+        server: Numbers = dict,
+        name: str = "",
+    ) -> CountResponses:
+        """Add an app. Return the app that counts its responses: serve or mount that one.
+
+        A response is counted by the path of the request, as `other` if the app had no route with this path.
+
+        Args:
+            app: The app.
+            live: Its index.
+            health: The `Health` of its probes.
+            streams: Its `Stream`.
+            server: Returns the numbers of its server.
+            name: The value of the label.
+
+        Raises:
+            TypeError: `live` is not a `LiveIndex`, or `name` is not a text.
+            ValueError: There is an app with this name.
+        """
+        require_live(live)
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a str, got {safe_repr(name)}")
+        if name in self._apps:
+            raise ValueError(f"name must differ from the names of the other apps, got {safe_repr(name)}")
+        paths = {OTHER, *[route.path for route in app.routes if isinstance(route, Route)]}
+        responses = {(path, status): 0 for path in sorted(paths) for status in _FAILURES}
+        self._apps[name] = _App(partial(_numbers_of, live, health, streams, server), health, responses)
+
+        def count(path: str, status: int) -> None:
+            # Only the event loop of the app counts, so no increment is lost.
+            key = path if path in paths else OTHER, status
+            responses[key] = responses.get(key, 0) + 1
+
+        return CountResponses(app, count)
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield the metrics. A registry reads only their names, to reject duplicates."""
+        return self.collect()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics."""
+        build = GaugeMetricFamily("market_index_build_info", "The version of the server.", labels=["version"])
+        build.add_metric([version("market-index")], 1)
+        yield build
+        apps = self._apps.copy()
+        numbers = {name: app.numbers() for name, app in apps.items()}
+        for gauge, description in GAUGES.items():
+            kind = CounterMetricFamily if gauge in _ONLY_INCREASED else GaugeMetricFamily
+            family = kind(f"market_index_{gauge}", description, labels=[self._label])
+            for name, found in numbers.items():
+                if gauge in found:
+                    family.add_metric([name], found[gauge])
+            yield family
+        text = "Outputs of the ledger that are no orders now."
+        skipped = GaugeMetricFamily("market_index_feed_skipped_outputs", text, labels=[self._label, "reason"])
+        text = "Responses, by the path of the request and the status."
+        responses = CounterMetricFamily("market_index_requests", text, labels=[self._label, "endpoint", "status"])
+        for name, app in apps.items():
+            if app.health is not None and app.health.feed is not None:
+                for reason, number in app.health.feed.skipped_by_reason.items():
+                    skipped.add_metric([name, reason], number)
+            for (path, status), number in app.responses.copy().items():
+                responses.add_metric([name, path, str(status)], number)
+        yield from (skipped, responses)
+
+    def text(self) -> bytes:
+        """Return these metrics, and those of the process, in the format of Prometheus."""
+        registry = CollectorRegistry()
+        registry.register(self)
+        ProcessCollector(registry=registry)
+        return generate_latest(registry)
+
+    def route(self, text: Callable[[], bytes] | None = None) -> Route:
+        """Return the route `/metrics`. `text` returns its content, by default `Metrics.text`."""
+
+        def respond(_: Request) -> Response:  # in a thread of Starlette: it reads the state of processes
+            return Response((text or self.text)(), headers=_FIELDS)
+
+        return exact_route("/metrics", respond)
+
+
+@final
+class CountResponses:
+    """An app that counts its responses. A client that has received one finds it counted.
+
+    Args:
+        app: The app.
+        count: Called with the path below the mount, and with the status.
+    """
+
+    def __init__(self, app: Starlette, count: Callable[[str, int], object]) -> None:
+        self._app = app
+        self.count: Final = count
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the app."""
+        path = scope.get("path", "").removeprefix(scope.get("root_path", ""))  # routing changes both
+
+        async def send_counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.count(path, message["status"])
+            await send(message)
+
+        await self._app(scope, receive, send_counted)
+
+
+def _numbers_of(live: LiveIndex, health: Health | None, streams: Stream | None, server: Numbers) -> Mapping[str, float]:
+    """Return the current value of each of `GAUGES` that is known."""
+    numbers: dict[str, float | None] = {"pairs": len(live.current), **server()}
     if streams is not None:
         numbers |= {"streams": len(streams), "stream_failures": streams.failures}
     if health is not None:
@@ -72,132 +227,6 @@ def numbers_of(live: LiveIndex, health: Health | None, streams: Stream | None) -
                 "feed_retries": feed.retries,
             }
     return {name: value for name, value in numbers.items() if value is not None}
-
-
-@final
-class Metrics(Collector):
-    """The metrics of the apps of this process. All names start with `market_index_`.
-
-    A registry has one `Metrics`, for all apps: each has its own label `app`. A second one in the same registry is
-    rejected by the registry, because its series could be the same.
-
-    >>> from prometheus_client import CollectorRegistry
-    >>> from market_index_http import create_app
-    >>> metrics, live = Metrics(), LiveIndex()
-    >>> app = metrics.watch(create_app(live), live, name="public")
-    >>> registry = CollectorRegistry()
-    >>> registry.register(metrics)
-    >>> registry.get_sample_value("market_index_pairs", {"app": "public"})
-    0
-    """
-
-    def __init__(self) -> None:
-        # For each app, a function that returns its numbers, its health, and how many responses had a path and a status.
-        self._apps: dict[str, tuple[Callable[[], dict[str, float]], Health | None, dict[tuple[str, int], int]]] = {}
-
-    def watch(
-        self,
-        app: Starlette,
-        live: LiveIndex,
-        *,
-        health: Health | None = None,
-        streams: Stream | None = None,
-        name: str = "",
-    ) -> CountResponses:
-        """Add an app. Return the app that counts its responses: serve or mount that one.
-
-        Args:
-            app: The app. A response is counted by the path of the request, as `other` if that is not a route's.
-            live: Its index.
-            health: The `Health` of its probes.
-            streams: Its `Stream`.
-            name: The label of the app.
-
-        Raises:
-            TypeError: `live` is not a `LiveIndex`, or `name` is not a text.
-            ValueError: There is an app with this label.
-        """
-        require_live(live)
-        if not isinstance(name, str):
-            raise TypeError(f"name must be a str, got {safe_repr(name)}")
-        if name in self._apps:
-            raise ValueError(f"name must differ from the labels of the other apps, got {safe_repr(name)}")
-        responses: dict[tuple[str, int], int] = defaultdict(int)
-        self._apps[name] = partial(numbers_of, live, health, streams), health, responses
-
-        def count(path: str, status: int) -> None:
-            # Only the event loop of the app counts, so no increment is lost.
-            responses[path, status] += 1
-
-        return CountResponses(app, count)
-
-    def describe(self) -> Iterator[Metric]:
-        """Yield the metrics. A registry reads only their names, to reject duplicates."""
-        return self.collect()
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield all metrics."""
-        apps = self._apps.copy()
-        yield from families("app", {app: numbers() for app, (numbers, *_) in apps.items()})
-        yield skipped_family({(app,): health for app, (_, health, _) in apps.items()}, "app")
-        family = responses_family("app")
-        for app, (*_, responses) in apps.items():
-            for (path, status), number in responses.copy().items():
-                family.add_metric([app, path, str(status)], number)
-        yield family
-
-    def route(self) -> Route:
-        """Return the route `/metrics`: these metrics, and those of the process."""
-        registry = CollectorRegistry()
-        registry.register(self)
-        ProcessCollector(registry=registry)
-        return metrics_route(registry)
-
-
-def metrics_route(registry: CollectorRegistry) -> Route:
-    """Return the route `/metrics` with the metrics of a registry."""
-
-    def respond(_: Request) -> Response:  # in a thread of Starlette: it reads the state of processes
-        return Response(generate_latest(registry), headers=_FIELDS)
-
-    return exact_route("/metrics", respond)
-
-
-def families(
-    label: str, numbers: Mapping[str, Mapping[str, float]], descriptions: Mapping[str, str] = GAUGES
-) -> Iterator[Metric]:
-    """Yield the metrics. `numbers` has the numbers for each value of the label, by their names."""
-    build = GaugeMetricFamily("market_index_build_info", "The version of the server.", labels=["version"])
-    build.add_metric([version("market-index")], 1)
-    yield build
-    for name, description in descriptions.items():
-        kind = CounterMetricFamily if name in _ONLY_INCREASED else GaugeMetricFamily
-        family = kind(f"market_index_{name}", description, labels=[label])
-        for value, found in numbers.items():
-            if name in found:
-                family.add_metric([value], found[name])
-        yield family
-
-
-def skipped_family(apps: Mapping[tuple[str, ...], Health | None], *labels: str) -> GaugeMetricFamily:
-    """Return the metric of skipped outputs of the ledger, with the labels of each app before the reason."""
-    family = GaugeMetricFamily(
-        "market_index_feed_skipped_outputs", "Outputs of the ledger that are no orders now.", labels=[*labels, "reason"]
-    )
-    for values, health in apps.items():
-        feed = None if health is None else health.feed
-        for reason, number in () if feed is None else feed.skipped_by_reason.items():
-            family.add_metric([*values, reason], number)
-    return family
-
-
-def responses_family(*labels: str) -> CounterMetricFamily:
-    """Return the metric of responses, with the labels before those of the endpoint and the status."""
-    return CounterMetricFamily(
-        "market_index_requests",
-        "Responses, by the path of the request and the status.",
-        labels=[*labels, "endpoint", "status"],
-    )
 
 
 def _time_before(age: float) -> float:

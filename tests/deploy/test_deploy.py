@@ -19,7 +19,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from market_index import LiveIndex
 from market_index_cli.serve import serve
-from market_index_cli.server.counters import Counters
 from market_index_feeds import open_feed, open_store
 from market_index_http.operating import Health
 from tests.apps import composed
@@ -120,10 +119,8 @@ def test_the_container_file_copies_what_the_package_needs():
 
 
 def test_the_alerts_name_metrics_and_labels_that_exist():
-    counters = Counters()
-    for name in ("open_connections", "max_connections", "workers"):
-        counters.set_gauge(name, 1)
-    app = composed(LiveIndex(), health=Health(FeedState(revision=1)), metrics=counters)
+    server = dict.fromkeys(("open_connections", "max_connections", "workers", "cached_responses"), 1)
+    app = composed(LiveIndex(), health=Health(FeedState(revision=1)), metrics=True, server=server)
     values: dict[str, dict[str, set[str]]] = {}
     for family in text_string_to_metric_families(request(app, "/metrics").body.decode()):
         for sample in family.samples:

@@ -70,7 +70,8 @@ def test_the_books_of_the_ledger_are_served_and_follow_each_block(tmp_path: Path
         assert service.pair_list().json["pairs"] == [{"base": str(pair(1).base), "quote": "ADA", "last_spot": None}]
         assert service.request("/healthz").json["skipped_outputs"] == {"unknown datum": 1}
         assert (
-            'market_index_feed_skipped_outputs{reason="unknown datum"} 1.0' in service.request("/metrics").body.decode()
+            'market_index_feed_skipped_outputs{reason="unknown datum",worker="0"} 1.0'
+            in service.request("/metrics").body.decode()
         )
         kupo.blocks = [first, second]
         shows(second, "7", 0)

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from contextlib import closing
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +79,14 @@ def test_json_of_a_server_and_its_requests(tmp_path: Path):
         eventually(lambda: "market_index_cli.requests" in command.stderr)
         assert command.end() == 0
         assert "s3cret" not in command.stderr
-        rejected, loaded, listening, request = map(json.loads, command.stderr.splitlines())
-    for one in (rejected, loaded, listening, request):
+        records = [json.loads(line) for line in command.stderr.splitlines()]
+    rejected, started, loaded, listening, request, ending = records
+    for one in records:
         assert parse_time(one["time"]).year > 2025
         assert one["process"] == command.process.pid
     assert (rejected["level"], rejected["logger"]) == ("WARNING", "market_index_feeds.source")
+    assert started["message"] == f"market-index {version('market-index')}: serving {path}"
+    assert ending["message"].startswith("shutting down: ")
     assert (loaded["level"], loaded["message"]) == ("INFO", f"{path}: 13 pairs, 1 records rejected")
     assert listening["message"] == f"listening on http://127.0.0.1:{port}"
     assert (request["client"], request["method"], request["http_version"]) == (address, "GET", "1.1")

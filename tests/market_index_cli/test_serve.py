@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from tests.service import Client, HttpResponse
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 LIST = "/trading-view/pair-list"
+VERSION = version("market-index")
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ class TestSample:
         lines = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
         service = sample.service
         assert untimed(sample.stderr).startswith(
-            f"{SAMPLE}: {len(lines)} pairs, 0 records rejected\nlistening on http://"
+            f"market-index {VERSION}: serving {SAMPLE}\n{SAMPLE}: {len(lines)} pairs, 0 records rejected\nlistening on "
         )
         assert {(one["base"], one["quote"]) for one in service.pair_list().json["pairs"]} == {
             (line["base"], line["quote"]) for line in lines
@@ -95,7 +97,7 @@ class TestSample:
 
     def test_errors_of_the_server_are_counted(self, sample: Running):
         assert fetch(sample, headers=f"X: {'x' * 70_000}\r\n").status == 431
-        assert scrape(sample.service)["market_index_requests_total", "endpoint=other", "status=431"] == 1
+        assert scrape(sample.service)["market_index_requests_total", "endpoint=other", "status=431", "worker=0"] == 1
 
     @pytest.mark.parametrize("target", [LIST, "/nothing", "/\x01"])
     def test_header_fields_of_each_response(self, sample: Running, target: str):
@@ -121,8 +123,12 @@ def test_a_store_goes_live_and_is_unhealthy_while_it_is_stale(tmp_path: Path, st
         eventually(lambda: len(service.pair_list().json["pairs"]) == 14)
         store.rename(store.with_name("hidden.db"))
         eventually(lambda: service.request("/healthz").status == 503)
+        command.has_logged("WARNING market_index_cli")
+        command.has_logged("not ready: the feed was last healthy ")
         assert service.request("/healthz").json["problem"] == "cannot be read: No such file or directory"
         assert len(service.pair_list().json["pairs"]) == 14, "the last good books are still served"
+        store.with_name("hidden.db").rename(store)
+        command.has_logged("ready again")
 
 
 class TestSignals:
@@ -139,7 +145,8 @@ class TestSignals:
                 status = b"503" if client is clients[-1] else b"200"
                 assert client.socket.recv(12) == b"HTTP/1.1 " + status
             assert command.end(number) == 0
-            assert command.stderr.count("\n") == 2
+            *_, last = untimed(command.stderr).splitlines()
+            assert last.startswith("shutting down: ")
 
     @pytest.mark.thorough
     def test_a_response_that_waits_for_its_client_is_completed(self, tmp_path: Path):
@@ -229,7 +236,7 @@ def test_a_port_of_kubernetes_is_ignored():
 def test_without_a_feed_the_sample_is_served_with_labels(tmp_path: Path):
     with running(tmp_path, "--port", 0) as command:
         assert token_of(command.service, SNEK) == ("SNEK", 0)
-        assert untimed(command.stderr).startswith("sample:: 13 pairs, 0 records rejected\n")
+        assert untimed(command.stderr).startswith(f"market-index {VERSION}: serving sample:\nsample:: 13 pairs, ")
 
 
 def test_an_address_that_is_taken_while_it_loads_is_exit_code_4(monkeypatch: pytest.MonkeyPatch):

@@ -20,7 +20,8 @@ from starlette.routing import Mount, Route
 import market_index_http
 from market_index import LiveIndex, MarketIndex
 from market_index_http import create_app, operating, stream
-from market_index_http.operating import CountResponses, Health, Metrics, description_route, probe_routes
+from market_index_http.operating import Health, Metrics, description_route, probe_routes
+from market_index_http.operating.metrics import CountResponses
 from market_index_http.stream import Stream
 from tests.asgi import request, request_cached, response_of_call, scope_of
 from tests.market_index_http.books import MIDDLE, PAIR_LIST, stock
@@ -58,7 +59,6 @@ def test_the_public_names_are_those_of_all():
     assert market_index_http.__all__ == ["create_app", "find_response"]
     assert stream.__all__ == ["Stream"]
     assert operating.__all__ == [
-        "CountResponses",
         "FeedStatus",
         "Health",
         "Metrics",
@@ -200,7 +200,7 @@ class TestMetrics:
         metrics, registry = Metrics(), CollectorRegistry()
         app, live = create_app(LiveIndex()), LiveIndex()
         metrics.watch(app, live)
-        with pytest.raises(ValueError, match="name must differ from the labels of the other apps, got ''"):
+        with pytest.raises(ValueError, match="name must differ from the names of the other apps, got ''"):
             metrics.watch(app, live)
         registry.register(metrics)
         with pytest.raises(ValueError, match="Duplicated timeseries"):
@@ -219,12 +219,13 @@ class TestMetrics:
 
         nested = Mount("/nested", create_app(LiveIndex()))
         adapter = create_app(LiveIndex(), routes=[nested, Route("/fails", fail)], middleware=[Middleware(copying)])
-        app = CountResponses(adapter, lambda *response: found.append(response))
+        app = CountResponses(adapter, lambda path, status: found.append((path, status)))
         for path in (PAIR_LIST, BOOK, "/nowhere", f"/nested{PAIR_LIST}", "/fails"):
             response_of_call(app, scope_of(root_path + path) | {"root_path": root_path})
         response_of_call(app, scope_of(root_path + PAIR_LIST, "POST") | {"root_path": root_path})
         assert found == [
-            *((PAIR_LIST, 200), (BOOK, 400), ("other", 404), ("other", 200), ("/fails", 500), (PAIR_LIST, 405)),
+            *((PAIR_LIST, 200), (BOOK, 400), ("/nowhere", 404), (f"/nested{PAIR_LIST}", 200)),
+            *(("/fails", 500), (PAIR_LIST, 405)),
         ]
 
 

@@ -1,12 +1,12 @@
-"""`/metrics`, read by the parser of prometheus-client, and the table of counters that processes share."""
+"""`/metrics`, read by the parser of prometheus-client, of one process and of several."""
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from itertools import product
 from math import inf
 from pathlib import Path
 from threading import Event
@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from market_index import LiveIndex
-from market_index_cli.server.counters import ENDPOINTS, GAUGES, OTHER, STATUSES, Counters
+from market_index_cli.server.exposition import SLOT_BYTES, clear_slot
 from market_index_http.operating import Health
 from tests.apps import composed
 from tests.asgi import request
@@ -46,17 +46,13 @@ def service(live: LiveIndex, feed: FeedState) -> Iterator[Service]:
         yield service
 
 
-def requests(samples: Samples, endpoint: str, status: int | str) -> float:
-    return samples["market_index_requests_total", f"endpoint={endpoint}", f"status={status}"]
+def requests(samples: Samples, endpoint: str, status: int, worker: int = 0) -> float:
+    key = "market_index_requests_total", f"endpoint={endpoint}", f"status={status}", f"worker={worker}"
+    return samples.get(key, 0)
 
 
 def of_worker(samples: Samples, name: str, worker: int = 0) -> float | None:
     return samples.get((f"market_index_{name}", f"worker={worker}"))
-
-
-def samples_with(counters: Counters) -> Samples:
-    """Return the metrics of an app with these counters."""
-    return samples_of_text(request(composed(LiveIndex(), metrics=counters), "/metrics").body.decode())
 
 
 class TestRequests:
@@ -104,8 +100,8 @@ class TestState:
         assert "skipped" not in str(samples)
         feed.skipped_by_reason = {"expired": 3, "any price, or out of range": 1}
         text = service.request("/metrics").body.decode()
-        assert 'market_index_feed_skipped_outputs{reason="expired"} 3.0' in text
-        assert 'market_index_feed_skipped_outputs{reason="any price, or out of range"} 1.0' in text
+        assert 'market_index_feed_skipped_outputs{reason="expired",worker="0"} 3.0' in text
+        assert 'market_index_feed_skipped_outputs{reason="any price, or out of range",worker="0"} 1.0' in text
         assert of_worker(samples, "ready") == 1
         for name, age in (("healthy", 10), ("published", 20)):
             assert before <= (of_worker(samples, f"feed_{name}_timestamp_seconds") or 0) + age <= after
@@ -157,41 +153,49 @@ class TestState:
 
 
 class TestWorkers:
-    """The rows of several processes in one table."""
+    """Several processes that share a buffer."""
 
-    def test_requests_are_summed_and_each_process_writes_its_own_row(self):
-        table = bytearray(8 * Counters.table_cells(3))
-        one, other = Counters(table, 0), Counters(table, 2)
-        for counters in (one, other, other):
-            counters.count("/livez", 200)
-        for row, counters in ((0, one), (2, other)):
-            counters.set_gauge("process_id", os.getpid())
-            counters.set_gauge("workers", row)
-        samples = samples_with(one)
-        assert requests(samples, "/livez", 200) == 3
-        assert [of_worker(samples, "workers", row) for row in range(3)] == [0, None, 2]
+    def test_any_worker_answers_for_all(self):
+        slots = bytearray(3 * SLOT_BYTES)
+        one, other = (composed(LiveIndex(), metrics=True, slots=slots, worker=number) for number in (0, 2))
+        for app in (other, other, one):
+            request(app, PAIR_LIST)
+            request(app, "/metrics")
+        samples = samples_of_text(request(one, "/metrics").body.decode())
+        assert [requests(samples, PAIR_LIST, 200, worker) for worker in range(3)] == [1, 0, 2]
+        assert [of_worker(samples, "pairs", worker) for worker in range(3)] == [0, None, 0]
+        assert {key[1] for key in samples if key[0] == "process_max_fds"} == {"worker=0", "worker=2"}
 
-    def test_a_process_that_ended_has_requests_and_no_gauges(self):
-        table = bytearray(8 * Counters.table_cells(2))
-        ended = Counters(table, 1)
-        ended.count("/livez", 200)
-        for name in ("process_id", *GAUGES):
-            ended.set_gauge(name, os.getpid())
-        serving = Counters(table, 0)
-        serving.clear(1)
-        samples = samples_with(serving)
-        assert requests(samples, "/livez", 200) == 1
-        assert not [key for key in samples if "worker=1" in key]
-        following = Counters(table, 1)
-        following.count("/livez", 200)
-        assert requests(samples_with(serving), "/livez", 200) == 2
+    def test_a_worker_that_has_ended_has_no_samples(self):
+        slots = bytearray(2 * SLOT_BYTES)
+        assert not clear_slot(slots, 0)
+        left = composed(LiveIndex(), metrics=True, slots=slots)
+        request(composed(LiveIndex(), metrics=True, slots=slots, worker=1), "/metrics")
+        assert clear_slot(slots, 1), "it has served"
+        assert b'worker="1"' not in request(left, "/metrics").body
 
-    @pytest.mark.parametrize("path", ["", "/", "/healthz/", "/nowhere", "other"])
-    def test_all_other_paths_and_statuses_have_one_label(self, path: str):
-        counters = Counters()
-        for status in (418, 599):
-            counters.count(path, status)
-        assert requests(samples_with(counters), OTHER, OTHER) == 2
+    def test_a_text_that_is_not_wholly_written_is_not_read(self):
+        slots = bytearray(2 * SLOT_BYTES)
+        left = composed(LiveIndex(), metrics=True, slots=slots)
+        request(composed(LiveIndex(), metrics=True, slots=slots, worker=1), "/metrics")
+        slots[SLOT_BYTES + 1_000] ^= 1
+        assert b'worker="1"' not in request(left, "/metrics").body
+
+
+@pytest.mark.parametrize("path", ["/healthz/", "/nowhere", "/other"])
+def test_all_other_paths_have_one_label(path: str):
+    app = composed(LiveIndex(), metrics=True)
+    request(app, path)
+    app.count("", 431)
+    samples = samples_of_text(request(app, "/metrics").body.decode())
+    assert (requests(samples, "other", 404), requests(samples, "other", 431)) == (1, 1)
+
+
+def test_a_failure_is_an_increase_from_0():
+    """Prometheus does not see the first increase of a series that begins with it."""
+    samples = samples_of_text(request(composed(LiveIndex(), metrics=True), "/metrics").body.decode())
+    for path, status in product((PAIR_LIST, BOOK, "/metrics", "other"), (500, 503)):
+        assert samples["market_index_requests_total", f"endpoint={path}", f"status={status}", "worker=0"] == 0
 
 
 DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]*) \| (counter|gauge) \|", re.MULTILINE)
@@ -199,15 +203,11 @@ DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]*) \| (counter|gauge) \|", re.MULT
 
 def test_the_docs_list_each_metric_with_its_labels_and_its_type(service: Service, feed: FeedState):
     feed.revision, feed.skipped_by_reason = 1, {"expired": 1}
-    counters = Counters()
-    for name in ("open_connections", "max_connections", "workers"):
-        counters.set_gauge(name, 1)
-    app = composed(LiveIndex(), health=Health(feed), metrics=counters)
+    server = dict.fromkeys(("open_connections", "max_connections", "workers", "cached_responses"), 1)
+    app = composed(LiveIndex(), health=Health(feed), metrics=True, server=server)
     families = list(text_string_to_metric_families(request(app, "/metrics").body.decode()))
     assert all(family.documentation.endswith(".") for family in families)
     found = {(one.name, frozenset(one.labels), family.type) for family in families for one in family.samples}
     page = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text()
     listed = DOCUMENTED.findall(page)
     assert {(name, frozenset(re.findall(r"`(\w+)`", labels)), kind) for name, labels, kind in listed} == found
-    assert all(f"`{label}`" in page for label in (*ENDPOINTS, OTHER))
-    assert all(str(status) in page for status in STATUSES)

@@ -1,4 +1,4 @@
-"""A supervisor with one worker that ignores SIGTERM: `python -m tests.market_index_cli.server.stubborn`.
+"""A supervisor with one worker that ignores SIGTERM: `python -m tests.market_index_cli.server.stubborn SECONDS`.
 
 Its own module, because a worker imports the main module again.
 """
@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Callable
+import sys
 
 from market_index_cli.server.workers import supervise
 
 
-def ignore_sigterm(_: socket.socket, __: int, on_serving: Callable[[], object]) -> None:
+def ignore_sigterm(_: socket.socket, __: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     print("working", flush=True)
-    on_serving()
     while True:
         signal.pause()
 
 
 if __name__ == "__main__":
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        raise SystemExit(supervise(ignore_sigterm, listener, 1, 0.2, lambda _: None))
+        raise SystemExit(supervise(ignore_sigterm, listener, 1, float(sys.argv[1]), lambda _: True))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,15 +19,23 @@ import pytest
 from market_index_cli.server import workers as supervisor
 from market_index_cli.server.workers import RESTART_SECONDS, supervise
 from market_index_feeds import open_store
-from tests.command import SAMPLE, invoke, own_signals, running
+from tests.command import SAMPLE, invoke, own_signals, running, untimed
 from tests.feeds.made_up import book
 from tests.load import Load
-from tests.metrics import scrape
+from tests.metrics import Samples, scrape
 from tests.service import Client, broken_rules
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 LIST = "/trading-view/pair-list"
-LISTS = "market_index_requests_total", f"endpoint={LIST}", "status=200"
+
+
+def lists(samples: Samples) -> float:
+    """Return how many pair lists the workers have sent."""
+    return sum(
+        number
+        for (name, *labels), number in samples.items()
+        if name == "market_index_requests_total" and labels[:2] == [f"endpoint={LIST}", "status=200"]
+    )
 
 
 @contextmanager
@@ -55,7 +62,7 @@ def test_workers_serve_the_same_until_a_signal_and_a_killed_one_is_replaced(tmp_
             assert [broken_rules(client) for client in clients.values()] == [[], []]
             for process in clients:
                 assert f"Z INFO market_index_cli[{process}]: {store}: 13 pairs, 0 records rejected\n" in command.stderr
-            eventually(lambda: scrape(service)[LISTS] > 20)
+            eventually(lambda: lists(scrape(service)) > 20)
             killed, left = clients
             with Load(service.port) as load:
                 os.kill(killed, signal.SIGKILL)
@@ -67,7 +74,6 @@ def test_workers_serve_the_same_until_a_signal_and_a_killed_one_is_replaced(tmp_
         with each_worker(service.port) as again:
             assert left in again
         samples = scrape(service)
-        assert samples[LISTS] >= 2, "no counter decreases"
         assert {key[1] for key in samples if key[0] == "market_index_pairs"} == {"worker=0", "worker=1"}
         with Load(service.port) as load:
             load.continues()
@@ -102,18 +108,21 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, waits: Callable[[World], object]) -> None:
         self.now = 0.0
-        self.is_full = False
+        self.is_full = self.has_served = False
         self.made: list[Process] = []
         self.ended: list[int] = []
         self._waits = waits
-        spawning = SimpleNamespace(RawValue=lambda _, value: SimpleNamespace(value=value), Process=self._process)
-        monkeypatch.setattr(multiprocessing, "get_context", lambda _: spawning)
+        monkeypatch.setattr(supervisor, "_SPAWNING", SimpleNamespace(Process=self._process))
         monkeypatch.setattr(supervisor, "wait", self._wait)
         monkeypatch.setattr(supervisor, "monotonic", lambda: self.now)
 
     def supervised(self, workers: int) -> int:
         with socket.socket() as listener, own_signals():
-            return supervise(lambda *_: None, listener, workers, 5, self.ended.append)
+            return supervise(lambda *_: None, listener, workers, 5, self._on_ended)
+
+    def _on_ended(self, number: int) -> bool:
+        self.ended.append(number)
+        return self.has_served
 
     def _process(self, target: object, args: tuple[Any, ...], daemon: bool) -> Process:
         assert (target, daemon) == (supervisor._in_worker, True)
@@ -130,7 +139,10 @@ class Process(Mock):
 
     def __init__(self, world: World, args: tuple[Any, ...]) -> None:
         super().__init__(exitcode=None, pid=4000 + len(world.made))
-        self.__dict__.update(world=world, number=args[2], has_served=args[3], started=world.now)
+        self.__dict__.update(world=world, number=args[2], started=world.now)
+
+    def terminate(self) -> None:
+        self.exitcode = -signal.SIGTERM
 
     def start(self) -> None:
         if self.world.is_full:
@@ -151,7 +163,7 @@ def test_a_worker_that_ends_later_is_replaced_after_a_second(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, exit_code: int
 ):
     def fail_once(world: World) -> None:
-        world.made[0].has_served.value = 1
+        world.has_served = True
         world.made[1].exitcode = exit_code
         if len(world.made) == 3:
             end()
@@ -179,9 +191,48 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
     assert [one.started >= 3 * RESTART_SECONDS for one in world.made] == [True]
 
 
+def test_a_worker_that_fails_before_any_has_served_ends_the_command(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Also if its program cannot be started at all, and so logs nothing itself."""
+
+    def fail(world: World) -> None:
+        world.made[1].exitcode = 255
+
+    assert World(monkeypatch, fail).supervised(2) == 255
+    assert caplog.messages == ["worker 4001 ended (exit code 255) before it served"]
+
+
+def test_a_second_interrupt_ends_at_once():
+    command = [sys.executable, "-m", "tests.market_index_cli.server.stubborn", "1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "working\n"
+        # Several, because two that arrive together are one.
+        for _ in range(int(20 * DEADLINE_SECONDS)):
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
+                break
+        # The last signal may interrupt the end of the interpreter.
+        assert process.returncode in {0, -signal.SIGINT}
+
+
+@pytest.mark.parametrize("name", ["RawArray", "ensure_running"])
+def test_workers_need_shared_memory_and_another_process(name: str, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    owner = supervisor._SPAWNING if name == "RawArray" else supervisor
+    monkeypatch.setattr(owner, name, fail)
+    done = invoke("serve", SAMPLE, "--workers", 2, "--port", 0)
+    message = "--workers needs more processes, and a writable /dev/shm or temporary folder: Read-only file system"
+    assert (done.returncode, untimed(done.stderr).splitlines()[-1]) == (2, message)
+
+
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -9)])
 def test_a_worker_that_ignores_sigterm_is_killed_also_without_its_supervisor(number: int, exit_code: int):
-    command = [sys.executable, "-m", "tests.market_index_cli.server.stubborn"]
+    command = [sys.executable, "-m", "tests.market_index_cli.server.stubborn", "0.2"]
     folder = Path(__file__).parents[3]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as process:
         assert process.stdout
