@@ -5,13 +5,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from market_index_http.operating.description import description_route
+from market_index_http.operating.description import description, description_route
 from market_index_http.operating.probes import FeedStatus, Health, probe_routes
 
 if TYPE_CHECKING:
     from market_index_http.operating.metrics import Metrics
 
-__all__ = ["FeedStatus", "Health", "Metrics", "description_route", "probe_routes"]
+__all__ = ["FeedStatus", "Health", "Metrics", "description", "description_route", "probe_routes"]
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ from starlette.routing import Mount, Route
 import market_index_http
 from market_index import LiveIndex, MarketIndex
 from market_index_http import create_app, operating, stream
-from market_index_http.operating import Health, Metrics, description_route, probe_routes
+from market_index_http.operating import Health, Metrics, description, description_route, probe_routes
 from market_index_http.operating.metrics import CountResponses
 from market_index_http.stream import Stream
 from tests.asgi import request, request_cached, response_of_call, scope_of
@@ -55,6 +55,21 @@ def test_the_description_is_of_the_routes_of_the_app(added: list[str], paths: li
     assert set(described["paths"]) == set(paths)
 
 
+def test_a_description_has_what_its_owner_gives():
+    key = {"key": {"type": "http", "scheme": "bearer"}}
+    given: Any = {"title": "Mine", "version": "7", "servers": [{"url": "https://api.example"}], "security": key}
+    app = create_app(LiveIndex(), routes=[description_route(**given)])
+    described = json.loads(request(app, "/openapi.json").body)
+    assert described == description(app, **given)
+    assert described["info"].items() >= {"title": "Mine", "version": "7"}.items()
+    assert (described["servers"], described["security"]) == ([{"url": "https://api.example"}], [{"key": []}])
+    assert described["components"]["securitySchemes"] == key
+    plain = description(app)
+    assert (plain["info"]["title"], plain["security"]) == ("Market Index Read API", [])
+    with pytest.raises(TypeError, match="description"):
+        description_route(titel="Mine")
+
+
 def test_the_public_names_are_those_of_all():
     assert market_index_http.__all__ == ["create_app", "find_response"]
     assert stream.__all__ == ["Stream"]
@@ -62,6 +77,7 @@ def test_the_public_names_are_those_of_all():
         "FeedStatus",
         "Health",
         "Metrics",
+        "description",
         "description_route",
         "probe_routes",
     ]
