@@ -111,12 +111,9 @@ def freshness_fields(freshness: Freshness) -> Fields:
     >>> freshness_fields(Freshness("slot 145000000"))
     ((b'market-index-as-of', b'slot 145000000'),)
     """
-    fields = []
-    if freshness.as_of is not None:
-        fields.append((AS_OF.lower().encode("ascii"), freshness.as_of.encode("ascii")))
-    if freshness.published_at is not None:
-        fields.append((PUBLISHED_AT.lower().encode("ascii"), format_time(freshness.published_at).encode("ascii")))
-    return tuple(fields)
+    published_at = freshness.published_at and format_time(freshness.published_at)
+    known = ((name, text) for name, text in ((AS_OF, freshness.as_of), (PUBLISHED_AT, published_at)) if text)
+    return tuple((name.lower().encode("ascii"), text.encode("ascii")) for name, text in known)
 
 
 def require_live(live: object) -> None:

@@ -22,8 +22,6 @@ Respond: TypeAlias = Callable[[Scope], Response | None]
 _USED: Final[Mapping[str, set[str]]] = {
     "HttpToolsProtocol.__init__": {"flow", "server_state"},
     "HttpToolsProtocol.on_headers_complete": {"_start_asgi_task", "on_response_complete"},
-    "HttpToolsProtocol._start_asgi_task": {"run_asgi"},
-    "HttpToolsProtocol.on_response_complete": {"_start_asgi_task"},
     "RequestResponseCycle.__init__": {"scope", "keep_alive", "response_complete"},
     "FlowControl.__init__": {"write_paused"},
     "ServerState.__init__": {"default_headers"},

@@ -7,7 +7,7 @@ from functools import partial
 from importlib.metadata import version
 from math import isfinite
 from time import time
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -62,15 +62,6 @@ _ONLY_INCREASED: Final = {"feed_rejected_records", "feed_retries", "stream_failu
 Numbers: TypeAlias = Callable[[], Mapping[str, float]]
 """Returns numbers by their names in `GAUGES`. Any thread may call it."""
 
-# Prometheus does not see the first increase of a series that begins with it.
-_FAILURES: Final = (500, 503)
-
-
-class _App(NamedTuple):
-    numbers: Numbers
-    health: Health | None
-    responses: dict[tuple[str, int], int]
-
 
 @final
 class Metrics(Collector):
@@ -94,7 +85,8 @@ class Metrics(Collector):
 
     def __init__(self, label: str = "app") -> None:
         self._label = label
-        self._apps: dict[str, _App] = {}
+        # The numbers of each app, its health, and how many responses had a path and a status.
+        self._apps: dict[str, tuple[Numbers, Health | None, dict[tuple[str, int], int]]] = {}
 
     def watch(
         self,
@@ -128,8 +120,9 @@ class Metrics(Collector):
         if name in self._apps:
             raise ValueError(f"name must differ from the names of the other apps, got {safe_repr(name)}")
         paths = {OTHER, *[route.path for route in app.routes if isinstance(route, Route)]}
-        responses = {(path, status): 0 for path in sorted(paths) for status in _FAILURES}
-        self._apps[name] = _App(partial(_numbers_of, live, health, streams, server), health, responses)
+        # From 0, because Prometheus does not see the first increase of a series that begins with it.
+        responses = {(path, status): 0 for path in sorted(paths) for status in (500, 503)}
+        self._apps[name] = partial(_numbers_of, live, health, streams, server), health, responses
 
         def count(path: str, status: int) -> None:
             # Only the event loop of the app counts, so no increment is lost.
@@ -148,7 +141,7 @@ class Metrics(Collector):
         build.add_metric([version("market-index")], 1)
         yield build
         apps = self._apps.copy()
-        numbers = {name: app.numbers() for name, app in apps.items()}
+        numbers = {name: numbers() for name, (numbers, *_) in apps.items()}
         for gauge, description in GAUGES.items():
             kind = CounterMetricFamily if gauge in _ONLY_INCREASED else GaugeMetricFamily
             family = kind(f"market_index_{gauge}", description, labels=[self._label])
@@ -160,11 +153,11 @@ class Metrics(Collector):
         skipped = GaugeMetricFamily("market_index_feed_skipped_outputs", text, labels=[self._label, "reason"])
         text = "Responses, by the path of the request and the status."
         responses = CounterMetricFamily("market_index_requests", text, labels=[self._label, "endpoint", "status"])
-        for name, app in apps.items():
-            if app.health is not None and app.health.feed is not None:
-                for reason, number in app.health.feed.skipped_by_reason.items():
-                    skipped.add_metric([name, reason], number)
-            for (path, status), number in app.responses.copy().items():
+        for name, (_, health, counts) in apps.items():
+            feed = None if health is None else health.feed
+            for reason, number in () if feed is None else feed.skipped_by_reason.items():
+                skipped.add_metric([name, reason], number)
+            for (path, status), number in counts.copy().items():
                 responses.add_metric([name, path, str(status)], number)
         yield from (skipped, responses)
 

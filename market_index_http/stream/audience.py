@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, final
+from typing import Final, final
 
 from attrs import define, field
 from starlette.types import Receive, Send
@@ -85,7 +85,7 @@ class Audience:
 
     Args:
         live: The live index.
-        on_failure: Called if a task has failed. The audience must then get no further client.
+        on_failure: Called if a task has failed.
     """
 
     def __init__(self, live: LiveIndex, on_failure: Callable[[], object]) -> None:
@@ -96,7 +96,7 @@ class Audience:
         # The steps to the current version, by the version before.
         self._steps: dict[Version, Step] = {}
         self._turns = asyncio.Lock()
-        self._tasks = [asyncio.create_task(self._run(one)) for one in (self._follow(), self._check())]
+        self._tasks = [asyncio.create_task(self._repeat(one)) for one in (self._follow, self._check)]
 
     async def serve(self, client: Client) -> None:
         """Send the events of a client until it ends."""
@@ -161,14 +161,16 @@ class Audience:
             step = self._steps[sent] = Step(sent, self._current)
         return step
 
-    async def _run(self, task: Coroutine[Any, Any, None]) -> None:
-        """Run a task. If it fails, end all streams: their clients would wait for ever, and look live."""
-        try:
-            await task
-        except Exception:
-            LOG.exception("unexpected error: all streams end")
-            self._on_failure()
-            self.end()
+    async def _repeat(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run a task. If it fails, end all streams, whose clients would wait for ever, and run it again."""
+        while True:
+            try:
+                await task()
+            except Exception:
+                LOG.exception("unexpected error: all streams end")
+                self._on_failure()
+                self.end()
+                await asyncio.sleep(CHECK_SECONDS)
 
     async def _follow(self) -> None:
         index = None

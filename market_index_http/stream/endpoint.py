@@ -67,7 +67,8 @@ class Stream:
         many streams.
         """
         try:
-            client = Client(send, self._asked(scope))
+            client = Client(send, _asked(scope))
+            self._require_room()
         except HTTPException as error:
             await error_response(error)(scope, receive, send)
             return
@@ -80,40 +81,35 @@ class Stream:
             async with client.timeout:
                 await self._serve(client, receive)
 
-    def _asked(self, scope: Scope) -> Asked:
-        asked = _asked(scope)
-        if scope["http_version"] == "1.0":
-            # A server sends a response without a length in chunks, which this client does not know.
-            fields = {"Upgrade": "HTTP/1.1", "Connection": "upgrade, close"}
-            raise HTTPException(426, "A stream requires HTTP/1.1", fields)
-        if len(self) >= self._limit:
-            raise HTTPException(503, f"Too many streams: the limit is {self._limit:,}", {"Retry-After": "5"})
-        return asked
-
     async def _serve(self, client: Client, receive: Receive) -> None:
         loop = asyncio.get_running_loop()
         audience = self._audiences.get(loop)
         if audience is None:
-            audience = self._audiences[loop] = Audience(self._live, self._fail)
+            audience = self._audiences[loop] = Audience(self._live, self._count_failure)
         listening = loop.create_task(client.listen(receive))
         try:
             await audience.serve(client)
         finally:
             listening.cancel()
             if not audience.clients:
+                del self._audiences[loop]
                 audience.close()
-                if self._audiences.get(loop) is audience:
-                    del self._audiences[loop]
 
-    def _fail(self) -> None:
-        """Give the next client of this event loop another audience."""
-        del self._audiences[asyncio.get_running_loop()]
+    def _require_room(self) -> None:
+        if len(self) >= self._limit:
+            raise HTTPException(503, f"Too many streams: the limit is {self._limit:,}", {"Retry-After": "5"})
+
+    def _count_failure(self) -> None:
         self.failures += 1
 
 
 def _asked(scope: Scope) -> Asked:
     """Return what a request asks for."""
     require_small(scope)
+    if scope["http_version"] == "1.0":
+        # A server sends a response without a length in chunks, which this client does not know.
+        fields = {"Upgrade": "HTTP/1.1", "Connection": "upgrade, close"}
+        raise HTTPException(426, "A stream requires HTTP/1.1", fields)
     parameters = QueryParams(scope["query_string"])
     levels = parameter(parameters, "levels")
     if levels not in {None, "changed"}:

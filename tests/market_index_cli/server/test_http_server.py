@@ -166,8 +166,8 @@ class TestOtherVersionsOfUvicorn:
         assert f"has no {', '.join(names)}: responses are sent more slowly" in caplog.text
 
     def test_a_missing_function_is_noticed(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.delattr(httptools_impl.HttpToolsProtocol, "_start_asgi_task")
-        assert cached_responses.missing_names() == ["HttpToolsProtocol._start_asgi_task"]
+        monkeypatch.delattr(httptools_impl.HttpToolsProtocol, "on_headers_complete")
+        assert cached_responses.missing_names() == ["HttpToolsProtocol.on_headers_complete"]
 
     def test_no_name_is_missing_now(self, server: Server):
         assert server.has_cached_responses
