@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -19,9 +19,6 @@ from market_index_http.endpoints import Endpoint, order_book, pair_list
 from market_index_http.responses import error_response
 from market_index_http.routes import exact_route
 from market_index_http.snapshots import Snapshots, require_live
-
-MAX_AGE_SECONDS: Final = 2**31
-"""The longest time that Cache-Control can express everywhere (RFC 9111, 1.2.2)."""
 
 
 def create_app(
@@ -50,23 +47,25 @@ def create_app(
     >>> live = LiveIndex()
     >>> app = create_app(live, routes=[Stream(live).route()])
     >>> [route.path for route in app.routes]
-    ['/trading-view/pair-list', '/trading-view/order-book', '/stream']
+    ['/trading-view/order-book', '/trading-view/pair-list', '/stream']
 
     Raises:
         TypeError: `live` is not a `LiveIndex`, or `routes` contains something that is not a route.
         ValueError: `max_age` is not a whole number of seconds from 0 to 2^31.
     """
     require_live(live)
-    if max_age is not None and (type(max_age) is not int or not 0 <= max_age <= MAX_AGE_SECONDS):
+    # 2^31 is the longest time that Cache-Control can express everywhere (RFC 9111, 1.2.2).
+    if max_age is not None and (type(max_age) is not int or not 0 <= max_age <= 2**31):
         raise ValueError(f"max_age must be None or a whole number of seconds from 0 to 2^31, got {safe_repr(max_age)}")
     for route in (others := [*routes]):
         if not isinstance(route, BaseRoute):
             raise TypeError(f"routes must contain routes, such as Stream(live).route(), got {safe_repr(route)}")
     snapshots = Snapshots(live, b"no-cache" if max_age is None else b"max-age=%d" % max_age)
     app = Starlette(
+        # The one that is requested most is the first, because each route before it costs time.
         routes=[
-            exact_route("/trading-view/pair-list", Endpoint(snapshots, pair_list)),
             exact_route("/trading-view/order-book", Endpoint(snapshots, order_book)),
+            exact_route("/trading-view/pair-list", Endpoint(snapshots, pair_list)),
             *others,
         ],
         middleware=[*middleware],
