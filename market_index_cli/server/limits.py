@@ -174,7 +174,7 @@ class WithLimits:
     Args:
         app: The app that it calls.
         clients: The clients of the server.
-        on_response: Called at the end of each response with its scope, its status, and its duration in seconds.
+        on_response: Called at the end of each response of the app with its scope, status, and duration in seconds.
     """
 
     def __init__(
@@ -209,7 +209,8 @@ class WithLimits:
                 connection.channel.abort()
                 await asyncio.sleep(0)  # uvicorn then knows that the client is disconnected
             connection.end_response()
-            self._on_response(scope, status, monotonic() - start)
+            if app is self._app:
+                self._on_response(scope, status, monotonic() - start)
 
 
 def encoded(status: int, fields: Iterable[tuple[bytes, bytes]], content: bytes | memoryview) -> bytes:

@@ -129,7 +129,8 @@ def compose(settings: Settings, live: LiveIndex, feed: Feed, metrics: Metrics, e
         elif not (failures or was_ready):
             LOG.info("ready again")
         was_ready = not failures
-        exposition.write()
+        if settings.workers > 1:
+            exposition.write()
 
     def on_shutdown() -> None:
         LOG.info("shutting down: %d connections are open", len(server.clients.connections))

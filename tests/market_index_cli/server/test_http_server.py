@@ -183,6 +183,8 @@ class TestOtherVersionsOfUvicorn:
 def test_a_request_is_logged_with_its_duration_and_a_long_target_is_cut(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO, "market_index_cli.requests")
     with served(create_app(LiveIndex()), Server(create_app(LiveIndex()), access_log=True)) as service:
+        with closing(Client(service.port)) as client:
+            assert client.request("/nothing", headers=f"X: {'x' * 70_000}\r\n").status == 431, "it is not logged"
         assert service.request(f"/nothing?{'x' * 60_000}").status == 404
         eventually(lambda: caplog.records)
     (record,) = caplog.records
