@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
 from threading import Event
 from time import sleep
-from typing import Final, final
+from typing import Any, Final, final
 
 from market_index import Pair
 from market_index_feeds.errors import FeedError
@@ -159,21 +161,22 @@ class SqliteStore(Store):
 
 def _put_books(sqlite: sqlite3.Connection, change: CheckedChange, last: LastChange) -> tuple[int, int]:
     """Write what differs from the stored books. Return how many books were written, and how many pairs retracted."""
+    query = f"{ROWS} WHERE pair = ?"
+    found: Iterable[Any] = chain.from_iterable(sqlite.execute(query, (str(pair),)) for pair in change.retract)
     if change.is_whole:
-        found = sqlite.execute(ROWS).fetchall()
-    else:
-        query = f"{ROWS} WHERE pair = ?"
-        found = [row for pair in change.retract for row in sqlite.execute(query, (str(pair),))]
+        found = sqlite.execute(ROWS)
     named = {str(pair).encode(): pair for pair in change.books}
-    stored, is_damaged = dict[Pair, bytes | None](), len(found) < last.rows
+    stored, is_damaged, rows = dict[Pair, bytes | None](), False, 0
     for _, name, revision, digest, body in found:
+        rows += 1
         pair, has_digest = named.get(name) or pair_named(name), is_valid(name, revision, digest, body)
         is_damaged = is_damaged or pair is None or not has_digest
         if pair is not None and (body is not None or not has_digest):
-            stored[pair] = body if has_digest else None
+            new = change.bodies.get(pair)
+            stored[pair] = new if has_digest and body == new else None  # not the body: there may be 100,000
     bodies, gone = change.differences_from(stored, change.bodies)
     counts = len(bodies), len(gone)
-    if is_damaged and change.is_whole:
+    if change.is_whole and (is_damaged or rows < last.rows):
         # Readers read all rows: a reader of changes would not know what is removed.
         sqlite.execute("DELETE FROM books")
         sqlite.execute("DELETE FROM changes")
