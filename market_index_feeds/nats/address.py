@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -35,8 +34,8 @@ class BucketAddress:
     user: str | None = field(repr=False)
     password: str | None = field(repr=False)
     token: str | None = field(repr=False)
-    creds: Path | None
-    certificates: tuple[Path | None, Path | None, Path | None]
+    creds: str | None
+    certificates: tuple[str | None, str | None, str | None]
 
     @classmethod
     def parse(cls, url: str, environment: Mapping[str, str] = os.environ) -> BucketAddress:
@@ -59,7 +58,8 @@ class BucketAddress:
         options = _options(query)
         user, password, token = _credentials(userinfo, environment)
         # Credentials in the URL replace those of the environment.
-        creds = options.get("creds") or (None if userinfo else environment.get("NATS_CREDS"))
+        get = environment.get
+        creds = options.get("creds") or (None if userinfo else get("NATS_CREDS"))
         return cls(
             shown=shown_name(url),
             servers=tuple(f"{scheme}://{_server(host.rpartition('@')[2])}" for host in hosts),
@@ -68,12 +68,8 @@ class BucketAddress:
             user=user,
             password=password,
             token=token,
-            creds=_path(creds),
-            certificates=(
-                _path(environment.get("NATS_CA")),
-                _path(environment.get("NATS_CERT")),
-                _path(environment.get("NATS_KEY")),
-            ),
+            creds=creds or None,
+            certificates=(get("NATS_CA") or None, get("NATS_CERT") or None, get("NATS_KEY") or None),
         )
 
 
@@ -132,7 +128,3 @@ def _credentials(userinfo: str, environment: Mapping[str, str]) -> tuple[str | N
 def _shown(text: str) -> str:
     """Return a part of a URL as messages show it: without anything before an `@`, which may be a password."""
     return safe_repr(text.rpartition("@")[2])
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text else None

@@ -86,8 +86,8 @@ class TestUrls:
             ("nats://me:0ne-pass@h,me:0ne-pass@i:5/b", {}, ("me", "0ne-pass", None, None)),
             (url, {"NATS_USER": "me", "NATS_PASSWORD": "pass"}, ("me", "pass", None, None)),
             (url, {"NATS_TOKEN": "token", "NATS_USER": "me", "NATS_PASSWORD": "x"}, (None, None, "token", None)),
-            (url, {"NATS_CREDS": creds}, (None, None, None, Path(creds))),
-            (f"{url}?creds={creds}", {"NATS_CREDS": "other"}, (None, None, None, Path(creds))),
+            (url, {"NATS_CREDS": creds}, (None, None, None, creds)),
+            (f"{url}?creds={creds}", {"NATS_CREDS": "other"}, (None, None, None, creds)),
         ]:
             address = BucketAddress.parse(given_url, environment)
             assert (address.user, address.password, address.token, address.creds) == expected
