@@ -30,12 +30,10 @@ def dump(source: str, *, headers: Path | None) -> None:
       market-index dump http://127.0.0.1:8000 | market-index publish market.db -
     """
     log_plainly()
-    with feed_errors(), opened(source, headers) as feed, loading(feed.source) as progress:
+    with feed_errors(), opened(source, headers) as feed, loading(feed.name) as progress:
         index = feed.read(progress)
     for book in index.values():
         click.echo(wire.order_book_to_json(book))
     click.echo(freshness_to_json(index.freshness))
-    if feed.is_unknown:
-        click.echo(f"{feed.source} {feed.problem}", err=True)
-    if feed.rejected or feed.is_unknown:
+    if feed.health.rejected or feed.health.problem is not None:
         raise SystemExit(EXIT_REJECTED)

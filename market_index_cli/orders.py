@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import click
 
-from market_index import Order, Pair
+from market_index import Order, Pair, RestingOrders
 from market_index_cli.console import loading
 from market_index_cli.errors import EXIT_FEED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import pair_of
 from market_index_cli.options import ADD_EXCHANGES, FEED, HEADERS, TOKENS, opened
 from market_index_cli.tokens import Display, tokens_of
-from market_index_feeds import Feed, VenueOrder
+from market_index_feeds import VenueOrder, Version
 
 ORDER_COLUMNS: Final = (
     *("id", "venue", "base", "quote", "side", "price", "amount", "filled_by", "least_fill", "most_fill"),
@@ -68,13 +68,14 @@ def orders(
         raise click.UsageError("--skipped lists the outputs of all pairs: leave out BASE and QUOTE")
     log_plainly()
     display = Display(tokens_of(source, tokens))
-    with feed_errors(), opened(source, headers, add_exchanges=add_exchanges) as feed, loading(feed.source) as progress:
+    with feed_errors(), opened(source, headers, add_exchanges=add_exchanges) as feed, loading(feed.name) as progress:
         index = feed.read(progress)
-    if feed.orders is None:
-        raise Failed(EXIT_FEED, f"{feed.source} has books, but not the orders behind them")
+    version = feed.version
+    if version is None or version.orders is None:
+        raise Failed(EXIT_FEED, f"{feed.name} has books, but not the orders behind them")
     pair = None if base is None or quote is None else pair_of(base, quote, index, display)
     columns = SKIPPED_COLUMNS if skipped else ORDER_COLUMNS
-    rows = _skipped(feed) if skipped else _orders(feed, pair)
+    rows = _skipped(version) if skipped else _orders(version, version.orders, pair)
     rows = (row for row in rows if venue is None or str(row["venue"]).lower().startswith(venue.lower()))
     if not as_json:
         click.echo("\t".join(columns))
@@ -88,10 +89,9 @@ def _rank(item: tuple[str, Order]) -> tuple[Pair, str, Decimal | Fraction, str]:
     return order.pair, order.side.value, order.price, order_id
 
 
-def _orders(feed: Feed, pair: Pair | None) -> Iterator[dict[str, Any]]:
+def _orders(version: Version, orders: RestingOrders, pair: Pair | None) -> Iterator[dict[str, Any]]:
     """Yield the rows of orders, or of those of a pair."""
-    found: Iterable[tuple[str, Order]] = () if feed.orders is None else feed.orders.items()
-    for order_id, order in sorted(found, key=_rank):
+    for order_id, order in sorted(orders.items(), key=_rank):
         if pair is None or order.pair == pair:
             row = dict.fromkeys(ORDER_COLUMNS) | {
                 "id": order_id,
@@ -101,7 +101,7 @@ def _orders(feed: Feed, pair: Pair | None) -> Iterator[dict[str, Any]]:
                 "price": "/".join(map(str, order.price.as_integer_ratio())),
                 "amount": order.amount,
             }
-            yield row if feed.venue_orders is None else row | _of_venue(feed.venue_orders[order_id])
+            yield row if version.venue_orders is None else row | _of_venue(version.venue_orders[order_id])
 
 
 def _of_venue(one: VenueOrder) -> dict[str, Any]:
@@ -129,9 +129,9 @@ def _of_venue(one: VenueOrder) -> dict[str, Any]:
     }
 
 
-def _skipped(feed: Feed) -> Iterator[dict[str, Any]]:
+def _skipped(version: Version) -> Iterator[dict[str, Any]]:
     """Yield the rows of skipped outputs."""
-    for output_id, one in sorted(feed.skipped.items()):
+    for output_id, one in sorted(version.skipped.items()):
         yield {
             "id": output_id,
             "venue": one.venue,

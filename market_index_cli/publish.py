@@ -23,6 +23,7 @@ from market_index_feeds import (
     Change,
     Feed,
     FeedError,
+    HealthState,
     Receipt,
     Store,
     mirror,
@@ -123,7 +124,7 @@ def publish(
                 summary.show("heartbeat published")
         elif contents is Contents.STATES:
             feed = opened(books, headers, follow=False)
-            _mirror(feed, open_target, _Summary(feed.source, acknowledge))
+            _mirror(feed, open_target, _Summary(feed.name, acknowledge))
         else:
             with ExitStack() as stack:
                 store_of_lines = cache(lambda: stack.enter_context(open_target()))
@@ -167,7 +168,7 @@ def _mirror(source: Feed, open_target: Callable[[], Store], summary: _Summary) -
         source as feed,
         # A loop has no other end.
         suppress(KeyboardInterrupt) if feed.is_endless else nullcontext(),
-        loading(feed.source) as progress,
+        loading(feed.name) as progress,
     ):
         try:
             left_out = mirror(feed, open_target, progress=progress, on_written=summary.add)
@@ -175,7 +176,8 @@ def _mirror(source: Feed, open_target: Callable[[], Store], summary: _Summary) -
             if summary.revision is not None:
                 summary.show()
         # The feed has logged a problem.
-        if feed.version is None or feed.problem != "has ended" or left_out or feed.rejected:
+        health = feed.health
+        if feed.version is None or health.state is not HealthState.ENDED or left_out or health.rejected:
             raise SystemExit(EXIT_REJECTED)
 
 

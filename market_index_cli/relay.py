@@ -92,7 +92,7 @@ def mirror_logged(
     `event` is the text of the log, for the feed, the target, the number of pairs, and the number of the position.
     """
     with ExitStack() as stack:
-        progress = stack.enter_context(loading(feed.source))
+        progress = stack.enter_context(loading(feed.name))
         is_first = True
 
         def on_written(target: Store, receipt: Receipt) -> None:
@@ -101,6 +101,6 @@ def mirror_logged(
                 is_first = False
                 stack.close()
                 pairs = 0 if feed.version is None else len(feed.version.index)
-                LOG.info(event, feed.source, target.name, pairs, receipt.position.number)
+                LOG.info(event, feed.name, target.name, pairs, receipt.position.number)
 
         mirror(feed, open_target, progress=progress, on_written=on_written, is_keeping=is_keeping)

@@ -61,7 +61,7 @@ def pairs(source: str, *, text: str, headers: Path | None, tokens: Path | None, 
         _print([*terminal.pair_table(index.values(), display, _columns()), *terminal.freshness_lines(index.freshness)])
     else:
         _print(map("\t".join, terminal.pair_rows(index.values(), display)))
-    if feed.rejected:
+    if feed.health.rejected:
         raise SystemExit(EXIT_REJECTED)
 
 
@@ -151,7 +151,7 @@ def _once(open_source: _OpenSource, base: str, quote: str, display: Display) -> 
 
 
 def _read(feed: Feed) -> MarketIndex:
-    with loading(feed.source) as progress:
+    with loading(feed.name) as progress:
         return feed.read(progress)
 
 

@@ -16,6 +16,7 @@ True
 from market_index_feeds.book_lines import BookLines, Change
 from market_index_feeds.errors import BookTooLarge, Conflict, FeedError, StoreBusy, StoreError, UnknownOutcome
 from market_index_feeds.feed import Feed
+from market_index_feeds.health import FeedHealth, HealthState
 from market_index_feeds.mirror import mirror
 from market_index_feeds.recording import Recorder, replay, sample_tokens
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
@@ -31,6 +32,8 @@ __all__ = [
     "Conflict",
     "Feed",
     "FeedError",
+    "FeedHealth",
+    "HealthState",
     "NoVersion",
     "Position",
     "Progress",

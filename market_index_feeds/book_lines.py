@@ -156,7 +156,6 @@ class BookLines(LineSource):
     def __init__(self, path: str | os.PathLike[str], *, is_stream: bool = False) -> None:
         super().__init__(path, is_stream=is_stream)
         self.uncommitted: int = 0
-        self._invalid: set[Pair | None] = set()
         self._freshness = UNKNOWN
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
@@ -208,11 +207,13 @@ class BookLines(LineSource):
     def _after(self, change: Change) -> Version | NoVersion:
         """Return the version after a change."""
         if change.is_whole:
-            self._invalid, self._freshness = change.invalid, UNKNOWN
-        else:
-            self._invalid = self._invalid.difference(change.books) | change.invalid
+            self._freshness = UNKNOWN
         self._freshness = self._freshness if change.freshness is None else change.freshness
-        invalid = self._invalid | change.unfinished
         return self.derive(
-            change.published, change.retracted, invalid=invalid, is_whole=change.is_whole, freshness=self._freshness
+            change.published,
+            change.retracted,
+            invalid=change.invalid,
+            unfinished=change.unfinished,
+            is_whole=change.is_whole,
+            freshness=self._freshness,
         )

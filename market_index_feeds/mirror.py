@@ -14,7 +14,6 @@ import logging
 from collections.abc import Callable
 from contextlib import closing
 from math import inf
-from threading import Event
 from time import monotonic
 from typing import Final
 
@@ -37,7 +36,6 @@ MAX_CONFLICTS: Final = 10
 def mirror(
     feed: Feed,
     open_target: Callable[[], Store],
-    stop: Event | None = None,
     *,
     progress: Progress | None = None,
     on_written: Callable[[Store, Receipt], object] | None = None,
@@ -52,8 +50,6 @@ def mirror(
     Args:
         feed: A feed that was not started.
         open_target: Opens the target, which the mirror closes.
-        stop: Ends the mirror once it is set. A signal handler must not set it, because the code that it interrupts may
-            hold the lock of the event. Let it raise an exception, such as `KeyboardInterrupt`.
         progress: Called while the source is loaded.
         on_written: Called after the first version, and after each further one that differs from the target.
         is_keeping: Returns whether this mirror keeps the target, called before each version. Otherwise another one
@@ -67,9 +63,8 @@ def mirror(
         StoreError: The target cannot be opened, read or written at the first attempt, or when the feed ends. Between
             these, errors are logged, and the next version is written.
     """
-    stop = stop or Event()
     copy, failure, backoff = _Copy(open_target, is_keeping), None, 0.0
-    with closing(copy), closing(feed.versions(stop, progress)) as versions:
+    with closing(copy), closing(feed.versions(progress)) as versions:
         for version in versions:
             if not is_keeping():
                 copy.close()
@@ -83,10 +78,10 @@ def mirror(
                     LOG.warning("%s; retrying", error)
                 copy.close()
                 failure, backoff = error, next_backoff(backoff)
-                stop.wait(backoff)
+                feed.wait(backoff)
             else:
                 if failure is not None:
-                    LOG.info("%s: equal again to %s", copy.target.name, feed.source)
+                    LOG.info("%s: equal again to %s", copy.target.name, feed.name)
                 failure, backoff = None, 0.0
                 if receipt is not None and on_written is not None:
                     on_written(copy.target, receipt)

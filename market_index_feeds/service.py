@@ -31,11 +31,11 @@ from time import monotonic
 from typing import Final, final
 from urllib.parse import urlencode
 
-from market_index import Freshness, InvalidFreshness, MarketIndexError, OrderBook, Pair, wire
+from market_index import Freshness, InvalidFreshness, MarketIndex, MarketIndexError, OrderBook, Pair, wire
 from market_index.errors import safe_repr
 from market_index.wire import AS_OF, PUBLISHED_AT, parse_time
 from market_index_feeds.errors import FeedError, InvalidResponse, NothingReceived
-from market_index_feeds.event_loop import blocking, pulled
+from market_index_feeds.event_loop import pulled
 from market_index_feeds.event_stream import EventParser
 from market_index_feeds.http import Address, Client, Response, Stream
 from market_index_feeds.source import UNKNOWN, NoVersion, Progress, Source, Version
@@ -105,9 +105,9 @@ class ServiceSource(Source):
         """
         return pulled(self._versions(), stop, progress)
 
-    def read_order_book(self, pair: Pair) -> Version:
-        """Return a version with the book of one pair: one request."""
-        return blocking(lambda: asyncio.run(self._read_order_book(pair)))
+    def versions_of(self, pair: Pair, stop: Event) -> Generator[Version | NoVersion, None, None]:
+        """Yield a version with the book of one pair, for one request."""
+        return pulled(self._versions_of(pair), stop, None)
 
     async def _versions(self) -> AsyncGenerator[Version | NoVersion, None]:
         async with aclosing(Client(self._address)) as client:
@@ -131,12 +131,13 @@ class ServiceSource(Source):
                 yield await polling.next()
                 await asyncio.sleep(CHECK_SECONDS)
 
-    async def _read_order_book(self, pair: Pair) -> Version:
+    async def _versions_of(self, pair: Pair) -> AsyncGenerator[Version | NoVersion, None]:
         async with aclosing(Client(self._address)) as client:
             response = await _request(client, _book_target(pair), "", wire.MAX_ORDER_BOOK_BYTES)
-        books = [] if response.status == 404 else [_book(response, pair)]
-        self.derive(books, is_whole=True, freshness=_freshness(response))
-        return self.content
+            if response.status == 404:
+                await _Polling(self, client).request_list()  # or it is no service
+            books = [] if response.status == 404 else [_book(response, pair)]
+            yield self.version_of(MarketIndex(books).with_freshness(_freshness(response)))
 
 
 @final
@@ -147,23 +148,34 @@ class _Following:
         self._source, self._stream, self._polling = source, stream, polling
         self._parser = EventParser(wire.MAX_ORDER_BOOK_BYTES)
         self._found: Version | NoVersion | None = None
+        self._error: FeedError | None = None
         # What the stream has sent since its last version, and whether the next one is its first.
         self._books: dict[Pair, OrderBook] = {}
         self._retracted: set[Pair] = set()
         self._invalid: dict[Pair | None, MarketIndexError] = {}
         self._is_first = True
+        # The pairs of which a book may have been sent that could not be read.
+        self._unsure: set[Pair] = set()
         # By the clock of the source. The list is not requested any more once an event has arrived.
         self._opened_at = self._received_at = source.clock()
         self._list_due_at = self._opened_at + QUIET_SECONDS
 
     async def next(self) -> Version | NoVersion:
         """Return the newest version that has arrived; after a second without any, the last one again."""
+        if self._error is not None:
+            raise self._error
         while True:
             received = await self._stream.read(CHECK_SECONDS)
             self._check_silence(is_silent=not received)
-            for event in self._parser.parse(received):
-                self._list_due_at = inf
-                self._apply(event.name, event.data)
+            try:
+                for event in self._parser.parse(received):
+                    self._list_due_at = inf
+                    self._apply(event.name, event.data)
+            except FeedError as error:
+                if self._found is None:
+                    raise
+                # What was whole before it is a version, also the first one of all.
+                self._error = error
             if self._source.clock() >= self._list_due_at and self._parser.is_between_events:
                 await self._check_list()
             if self._found is not None:
@@ -196,15 +208,17 @@ class _Following:
             except MarketIndexError as error:
                 raise FeedError(f"invalid version in the stream: {error}") from None
             self._source.reject_new({_record(pair): reason for pair, reason in self._invalid.items()})
-            version = self._source.derive(
+            is_empty = not (self._books or self._is_first or self._source.content.index.without(*self._retracted))
+            self._found = self._source.derive(
                 self._books.values(),
                 self._retracted,
                 invalid=self._invalid,
                 is_whole=self._is_first,
+                # The pair list of a service without pairs has no retractions: late readers cannot know them.
+                incomplete=NoVersion().reason if is_empty else None,
                 freshness=freshness,
             )
             self._books, self._retracted, self._is_first = {}, set(), False
-            self._found = version if isinstance(version, NoVersion) or version.index else NoVersion()
         elif name == b"retract":
             if (pair := wire.pair_named_in(text)) is None:
                 raise FeedError(f"a retraction in the stream must name a pair, got {safe_repr(text)}")
@@ -215,8 +229,16 @@ class _Following:
             try:
                 book = wire.order_book_from_json(text, ignore_unknown=True) if name == b"book" else self._changed(text)
             except MarketIndexError as error:
-                self._invalid[wire.pair_named_in(text)] = error
+                pair = wire.pair_named_in(text)
+                if name == b"change":
+                    # The next change would lead to a book that never existed: begin again with whole books.
+                    self._source.reject(_record(pair), error)
+                    raise FeedError(f"invalid change in the stream: {error}") from None
+                self._invalid[pair] = error
+                if pair is None:
+                    self._unsure = {*self._source.content.index}
             else:
+                self._unsure.discard(book.pair)
                 self._invalid.pop(book.pair, None)
                 self._retracted.discard(book.pair)
                 self._books[book.pair] = book
@@ -224,10 +246,10 @@ class _Following:
     def _changed(self, text: bytes) -> OrderBook:
         """Return the next book of a pair, from the changes of its levels."""
         pair, bids, asks, spot = wire.order_book_changes_from_json(text, ignore_unknown=True)
-        before, last = self._books.get(pair), self._source.last
-        if before is None and not (self._is_first or last is None or pair in self._retracted):
-            before = last.index.get(pair)
-        if before is None or pair in self._invalid:
+        before = self._books.get(pair)
+        if before is None and not (self._is_first or pair in self._retracted):
+            before = self._source.content.index.get(pair)
+        if before is None or pair in self._invalid or pair in self._unsure:
             raise InvalidResponse("a change must follow the valid book of its pair")
         return before.apply(bids, asks, spot)
 

@@ -5,12 +5,12 @@ These rules decide what a version contains:
 - It has exactly the pairs of the content. A pair that the content lacks is retracted.
 - An invalid record is rejected, counted and logged, once as long as it stays invalid. Its pair keeps the last valid
   book that this source has read. An invalid record whose pair cannot be read may be of any pair, so no pair is
-  retracted while there is such a record.
+  retracted while there is such a record. A valid record of its pair, or the whole content, replaces an invalid record.
 - While a record is invalid, the as_of is not known.
 - If a book or the whole content is equal to the one before, it is the same object.
 - If a pair is retracted and has a book, it gets the book.
-- Content without a book and without a retraction is no version, because nothing was published (decision 31). A later
-  version is derived from the last one.
+- Content without a book and without a retraction is no version, because nothing was published (decision 31). Neither is
+  content that is not complete. The last version stays, and a later one is derived from what was read since.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ class Source(ABC):
     ...     Feed(Folder(path)).read()
     <MarketIndex: 1 pairs>
 
-    `name` is its name in messages, without credentials. `last` is the last version; it is kept when the source fails,
-    and the next version is derived from it. `content` is what was read last: `last`, or an empty index if it is no
-    version. `rejected` is the number of records that were rejected so far.
+    `name` is its name in messages, without credentials. `last` is the last version; it is kept when the source fails.
+    `content` is what was read last, which may be no version. `rejected` is the number of records that were rejected so
+    far.
     """
 
     is_stream: bool = False
@@ -152,9 +152,12 @@ class Source(ABC):
         self.last: Version | None = None
         self.content: Version = Version(MarketIndex())
         self.rejected: int = 0
-        # Whether nothing was published, and the pairs of `last` that the content lacks, but that may be invalid in it.
+        # Whether nothing was published. The books of the content, and of pairs that it lacks, but that may be invalid
+        # in it. The pairs of its invalid records.
         self._is_blank = True
+        self._index = MarketIndex()
         self._lacking: set[Pair] = set()
+        self._invalid: frozenset[Pair | None] = frozenset()
         self._invalid_records: Collection[str] = ()
         self._minute_ends_at, self._logged = 0.0, 0
 
@@ -176,14 +179,13 @@ class Source(ABC):
         orders of the ledger expire, yield a version with `problem_of(error)` before.
         """
 
-    def read_order_book(self, pair: Pair) -> Version | None:
-        """Return a version with the book of one pair, without reading the others; None if the medium cannot do that.
+    def versions_of(self, pair: Pair, stop: Event) -> Generator[Version | NoVersion, None, None]:
+        """Yield versions as `versions`; only the book of one pair must be in them, if the source has it.
 
-        If the source does not have the pair, the version has no book. Raises `FeedError` or `OSError` if the source
-        cannot be read.
+        For a medium that can read one book without the others.
         """
         del pair
-        return None
+        return self.versions(stop)
 
     def reject(self, record: str, reason: object) -> None:
         """Count and log a record that is not valid. `record` is its place: `line 7`, `row ADA/...`."""
@@ -218,38 +220,47 @@ class Source(ABC):
         retract: Iterable[Pair] = (),
         *,
         invalid: Collection[Pair | None] = (),
+        unfinished: Collection[Pair | None] = (),
         is_whole: bool = False,
+        incomplete: str | None = None,
         freshness: Freshness = UNKNOWN,
         position: Position | None = None,
     ) -> Version | NoVersion:
-        """Return the version that follows `last`, and remember it as `last`; `last` itself if nothing differs.
+        """Return the version that follows, and remember it as `last`; `last` itself if nothing differs.
 
         Args:
             books: The whole content, or what changed since the last call. If a pair repeats, its last book wins.
             retract: The pairs that are removed, unless they have a book.
-            invalid: The pairs of all records that are invalid now, None for one whose pair cannot be read.
-            is_whole: Whether `books` is the whole content: the other pairs of `last` are removed, but not those of
-                invalid records, and none as long as the pair of an invalid record cannot be read.
+            invalid: The pairs of the invalid records among them, None for one whose pair cannot be read. A pair stays
+                invalid until a later call has a book or a retraction of it, or the whole content.
+            unfinished: The pairs of records that are not yet written to their end: invalid up to the next call.
+            is_whole: Whether `books` is the whole content: all other pairs are removed, but not those of invalid
+                records, and none as long as the pair of an invalid record cannot be read.
+            incomplete: Why the content is no version, as in `NoVersion`. It is only remembered as `content`.
             freshness: The freshness of the whole content.
             position: The position of the store.
         """
-        before = MarketIndex() if self.last is None else self.last.index
-        by_pair, invalid = {book.pair: book for book in books}, frozenset(invalid)
+        by_pair = {book.pair: book for book in books}
         gone = set(retract).difference(by_pair)
         if is_whole:
-            self._is_blank, self._lacking = True, set(before)
+            self._is_blank, self._lacking, self._invalid = True, set(self._index), frozenset()
         self._is_blank = self._is_blank and not by_pair and not gone
-        freshness = freshness.without_as_of() if invalid else freshness
+        self._invalid = self._invalid.difference(by_pair, gone).union(invalid)
+        now_invalid = self._invalid.union(unfinished)
+        freshness = freshness.without_as_of() if now_invalid else freshness
         if self._is_blank:
-            self.content = Version(MarketIndex().with_freshness(freshness), invalid, position)
-            return NoVersion("contains no valid order book") if invalid else NoVersion()
+            self.content = Version(MarketIndex().with_freshness(freshness), now_invalid, position)
+            return NoVersion("contains no valid order book") if now_invalid else NoVersion()
         self._lacking.difference_update(by_pair)
-        if None not in invalid:
-            gone |= self._lacking - invalid
-            self._lacking &= invalid
-        changed = [book for pair, book in by_pair.items() if before.get(pair) != book]
-        index = before.with_books(*changed).without(*gone).with_freshness(freshness)
-        return self.version_of(index, invalid=invalid, position=position)
+        if None not in now_invalid:
+            gone |= self._lacking - now_invalid
+            self._lacking &= now_invalid
+        changed = [book for pair, book in by_pair.items() if self._index.get(pair) != book]
+        self._index = self._index.with_books(*changed).without(*gone).with_freshness(freshness)
+        if incomplete is not None:
+            self.content = Version(self._index, now_invalid, position)
+            return NoVersion(incomplete)
+        return self.version_of(self._index, invalid=now_invalid, position=position)
 
     def version_of(
         self,

@@ -65,7 +65,7 @@ def run(settings: Settings) -> int:
         if settings.workers == 1:
             _serve(settings, feed, listener, bytearray(SLOT_BYTES), 0)
         elif feed.is_stream:
-            raise click.UsageError(f"{feed.source} can be read by only one process: omit --workers")
+            raise click.UsageError(f"{feed.name} can be read by only one process: omit --workers")
         else:
             slots = shared_buffer(settings.workers * SLOT_BYTES)
             work = partial(serve_as_worker, settings, slots)
@@ -102,10 +102,10 @@ def _serve(settings: Settings, feed: Feed, listener: socket.socket, slots: Any, 
     live, metrics = LiveIndex(), Metrics(label="worker")
     exposition = Exposition(metrics, slots, number)
     server = compose(settings, live, feed, metrics, exposition)
-    with loading(feed.source) as progress:
+    with loading(feed.name) as progress:
         feed.start(live, progress)
-    LOG.info("market-index %s: serving %s", version("market-index"), feed.source)
-    LOG.info("%s: %d pairs, %d records rejected", feed.source, len(live.current), feed.rejected)
+    LOG.info("market-index %s: serving %s", version("market-index"), feed.name)
+    LOG.info("%s: %d pairs, %d records rejected", feed.name, len(live.current), feed.health.rejected)
     with listen_errors(url_of(listener)):
         # Another process may have bound the same address and listened on it while the feed was loading.
         listener.listen()
@@ -137,7 +137,7 @@ def compose(settings: Settings, live: LiveIndex, feed: Feed, metrics: Metrics, e
         stream.end()
 
     connections = connections_allowed()
-    health = Health(feed, settings.max_stale, settings.max_quiet)
+    health = Health(feed.health, settings.max_stale, settings.max_quiet)
     # The other half is for requests.
     stream = Stream(live, limit=max(1, connections // 2))
     # Each worker reads the file: a large argument of a worker could block its supervisor (see `workers.Work`).

@@ -52,6 +52,8 @@ BEHIND_SECONDS: Final = 1.0
 
 _BEHIND_POLL_SECONDS: Final = 0.005
 
+_UNFINISHED: Final = "contains no whole change: its first one is not finished"
+
 
 @define(eq=False)
 class _Run:
@@ -93,7 +95,7 @@ class NatsSource(Source):
         self._run = _Run()
         self._found: Version | NoVersion | None = None
         # The pairs and the faults of the keys whose values are invalid.
-        self._invalid: dict[str, tuple[Pair, MarketIndexError]] = {}
+        self._faults: dict[str, tuple[Pair, MarketIndexError]] = {}
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Yield the content, then that after each change. The first connection is retried for some seconds."""
@@ -151,7 +153,7 @@ class NatsSource(Source):
         self._run.keys |= keys
         self._run.sequence = after.number
         for key in keys:
-            self._invalid.pop(key, None)
+            self._faults.pop(key, None)
         self._derive(books, gone, record)
 
     async def _versions(self, progress: Progress | None) -> AsyncGenerator[Version | NoVersion, None]:
@@ -183,9 +185,9 @@ class NatsSource(Source):
         if self._found is not None and not run.unapplied and not run.is_new:
             return self._found
         if run.is_new:
-            self._invalid = {}
+            self._faults = {}
         for key, message in run.unapplied.items():
-            self._invalid.pop(key, None)
+            self._faults.pop(key, None)
             if message.value is None:
                 gone += [pair for pair in [pair_of(key)] if pair is not None]
             elif key != HEARTBEAT_KEY:
@@ -193,24 +195,23 @@ class NatsSource(Source):
                     books.append(book_of(key, message.value))
                 except MarketIndexError as error:
                     if (pair := pair_of(key)) is not None:
-                        self._invalid[key] = pair, error
+                        self._faults[key] = pair, error
                     else:
                         self.reject(f"value {shown_text(key)}", error)  # it is only counted
         return self._derive(books, gone, self._last_record())
 
     def _derive(self, books: Iterable[OrderBook], gone: Iterable[Pair], record: Record) -> Version | NoVersion:
         run, self.record = self._run, record
-        self.reject_new({f"value {shown_text(key)}": error for key, (_, error) in self._invalid.items()})
+        self.reject_new({f"value {shown_text(key)}": error for key, (_, error) in self._faults.items()})
         self._found = self.derive(
             books,
             gone,
-            invalid={pair for pair, _ in self._invalid.values()},
+            invalid={pair for pair, _ in self._faults.values()},
             is_whole=run.is_new,
+            incomplete=_UNFINISHED if record.mark is Mark.FIRST else None,
             freshness=record.freshness,
             position=Position(run.created, run.sequence),
         )
-        if record.mark is Mark.FIRST:
-            self._found = NoVersion("contains no whole change: its first one is not finished")
         run.unapplied, run.is_new = {}, False
         return self._found
 

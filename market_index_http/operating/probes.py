@@ -20,7 +20,7 @@ from market_index_http.snapshots import require_live
 
 
 class FeedStatus(Protocol):
-    """The state of a feed that probes and metrics report. A `market_index_feeds.Feed` has these properties."""
+    """The state of a feed that probes and metrics report. `market_index_feeds.FeedHealth` has these properties."""
 
     @property
     def revision(self) -> int | None:

@@ -112,7 +112,7 @@ def test_a_recorder_on_a_full_disk_leaves_a_valid_recording(small_disk: Path, tm
     assert all(len({*spots}) == 1 for spots in recorded)
     feed = open_feed(recording)
     assert len(feed.read()) == PAIRS
-    assert feed.rejected == 0
+    assert feed.health.rejected == 0
 
 
 def test_the_error_on_a_read_only_disk_contains_the_reason(small_disk: Path):

@@ -75,9 +75,9 @@ def test_a_killed_publisher_loses_no_acknowledged_change(tmp_path: Path, kills: 
             generation = generation_of(stored.read())
             # The change that was interrupted is stored as a whole, or not at all.
             assert generation in {acknowledged, acknowledged + 1}
-            assert stored.rejected == 0
+            assert stored.health.rejected == 0
             eventually(lambda generation=generation: generation_of(live.current) == generation)  # type: ignore[misc]  # a default has no type
-        assert (feed.problem, feed.rejected) == (None, 0)
+        assert (feed.health.problem, feed.health.rejected) == (None, 0)
 
 
 @one_or_many
@@ -119,7 +119,7 @@ def test_a_killed_recorder_leaves_a_valid_recording(tmp_path: Path, store: Store
             generations = [generation_of(index) for _, index in replay(recording)]
             assert generations == sorted(generations)
             feed = open_feed(recording)
-            assert (generation_of(feed.read()), feed.rejected) == (generations[-1], 0)
+            assert (generation_of(feed.read()), feed.health.rejected) == (generations[-1], 0)
             changes += len(generations)
             if number % ROUNDS_PER_FILE == ROUNDS_PER_FILE - 1:
                 recording.unlink()
@@ -187,10 +187,10 @@ def relays(tmp_path: Path, source: str, target: str) -> Iterator[Callable[[], Ru
 @contextmanager
 def followed(target: str) -> Iterator[list[int]]:
     """Yield the generations of all versions that a reader shows, in order; -1: one of several changes."""
-    is_over, shown = Event(), [1]
+    feed, shown = open_feed(target), [1]
 
     def follow() -> None:
-        for version in open_feed(target).versions(is_over):
+        for version in feed.versions():
             try:
                 shown.append(generation_of(version.index))
             except AssertionError:
@@ -200,7 +200,7 @@ def followed(target: str) -> Iterator[list[int]]:
     try:
         yield shown
     finally:
-        is_over.set()
+        feed.close()
         thread.join(DEADLINE_SECONDS)
 
 

@@ -83,7 +83,7 @@ class History:
             try:
                 while not stop.is_set():
                     try:
-                        for version in open_feed(self.url).versions(stop):
+                        for version in open_feed(self.url).versions():
                             number = self.check(version)
                             assert number >= seen[reader]
                             seen[reader] = number

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+import signal
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from math import inf
 from pathlib import Path
@@ -12,10 +14,10 @@ from threading import Event, Thread
 import pytest
 
 from market_index import Freshness, LiveIndex, PairNotFound
-from market_index_feeds import FeedError, NoVersion, Version, open_feed, open_store
-from market_index_feeds.feed import MAX_TIMES, Feed
+from market_index_feeds import FeedError, NoVersion, open_feed, open_store
+from market_index_feeds.feed import Feed
 from tests.feeds.contract.lines import book_line, spoiled_line
-from tests.feeds.contract.medium import Reader, Ticks
+from tests.feeds.contract.medium import Reader, Ticks, without_waits
 from tests.feeds.event_lines import RESET, block
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.scripted import ScriptedSource
@@ -46,8 +48,14 @@ class TestHealth:
 
     def test_nothing_is_known_before_the_first_version(self, source: ScriptedSource):
         feed = Feed(source)
-        assert (feed.age, feed.quiet_age, feed.change_age, feed.revision, feed.version) == (inf, inf, inf, None, None)
-        assert (feed.current_rejections, repr(feed)) == (0, "<Feed of scripted>")
+        assert (feed.health.age, feed.health.quiet_age, feed.health.change_age, feed.health.revision, feed.version) == (
+            inf,
+            inf,
+            inf,
+            None,
+            None,
+        )
+        assert (feed.health.current_rejections, repr(feed)) == (0, "<Feed of scripted>")
 
     def test_the_age_is_that_of_the_last_check_that_succeeded(self, source: ScriptedSource):
         clocks = Clocks()
@@ -55,14 +63,14 @@ class TestHealth:
             reader.pull()
             clocks.seconds = 5
             reader.pull()
-            assert reader.feed.age == 0
+            assert reader.feed.health.age == 0
             source.error = FeedError("it is away")
             clocks.seconds = 8
             reader.pull()
-            assert reader.feed.age == 3
+            assert reader.feed.health.age == 3
             source.error = None
             reader.pull()
-            assert reader.feed.age == 0
+            assert reader.feed.health.age == 0
 
     def test_a_version_without_a_publish_time_is_a_publication(self, source: ScriptedSource):
         clocks = Clocks()
@@ -70,31 +78,13 @@ class TestHealth:
             reader.pull()
             clocks.seconds = 5
             reader.pull()
-            assert (reader.feed.quiet_age, reader.feed.change_age) == (5, 5)
+            assert (reader.feed.health.quiet_age, reader.feed.health.change_age) == (5, 5)
             source.publish(book(1, 1), as_of="slot 2")
             reader.pull()
-            assert (reader.feed.quiet_age, reader.feed.change_age) == (0, 5)
+            assert (reader.feed.health.quiet_age, reader.feed.health.change_age) == (0, 5)
             source.publish(book(1, 2), as_of="slot 2")
             reader.pull()
-            assert (reader.feed.quiet_age, reader.feed.change_age) == (0, 0)
-
-    def test_a_publish_time_counts_once_among_the_last_ones(self, source: ScriptedSource):
-        """Two replicas of a service alternate between two times, while nothing is published."""
-        clocks = Clocks()
-        with Reader(clocks.feed(source)) as reader:
-            for round_ in range(4):
-                source.freshness = Freshness(None, NOW + timedelta(milliseconds=round_ % 2))
-                reader.pull()
-                clocks.seconds += 1
-            assert reader.feed.quiet_age == pytest.approx(3, abs=0.01)
-            for number in range(MAX_TIMES):
-                source.freshness = Freshness(None, NOW + timedelta(seconds=number + 10))
-                reader.pull()
-            clocks.seconds += 7
-            assert reader.feed.quiet_age == 7
-            source.freshness = Freshness(None, NOW)
-            reader.pull()
-            assert reader.feed.quiet_age == 0
+            assert (reader.feed.health.quiet_age, reader.feed.health.change_age) == (0, 0)
 
     def test_a_publication_before_it_could_be_read_is_as_old_as_the_wall_clocks_say(self, source: ScriptedSource):
         clocks = Clocks()
@@ -102,20 +92,20 @@ class TestHealth:
         source.freshness = Freshness(None, NOW + timedelta(seconds=60))
         with Reader(clocks.feed(source)) as reader:
             reader.pull()
-            assert (reader.feed.quiet_age, reader.feed.change_age) == (40, 40)
+            assert (reader.feed.health.quiet_age, reader.feed.health.change_age) == (40, 40)
             source.error = OSError(5, "it is broken")
             reader.pull()
             source.error, clocks.seconds = None, 200
             source.freshness = Freshness(None, NOW + timedelta(seconds=150))
             reader.pull()
-            assert reader.feed.quiet_age == 50
+            assert reader.feed.health.quiet_age == 50
             # Clocks that are set back do not make the last publication older.
             source.freshness = Freshness(None, NOW - timedelta(days=1))
             source.error = OSError(5, "it is broken")
             reader.pull()
             source.error = None
             reader.pull()
-            assert reader.feed.quiet_age == 50
+            assert reader.feed.health.quiet_age == 50
 
 
 class TestErrors:
@@ -150,7 +140,7 @@ class TestErrors:
             "scripted: recovered",
         ]
         assert [record.exc_info is not None for record in caplog.records] == [False, True, False, False, False]
-        assert (reader.feed.retries, source.reads) == (4, 5)
+        assert (reader.feed.health.retries, source.reads) == (4, 5)
 
     def test_a_version_with_a_problem_is_shown_while_age_and_backoff_increase(
         self, source: ScriptedSource, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -171,12 +161,16 @@ class TestErrors:
                 clocks.seconds += 1
                 shown = reader.pull()
                 assert (spots(shown.index), shown.problem) == ({1: str(spot)}, "cannot be read: it is away")
-                assert reader.feed.problem == "cannot be read: it is away"
+                assert reader.feed.health.problem == "cannot be read: it is away"
                 assert reader.pull() is shown
-            assert (reader.feed.age, reader.feed.change_age, reader.feed.is_unknown) == (2, 0, False)
+            assert (reader.feed.health.age, reader.feed.health.change_age, reader.feed.health.is_unknown) == (
+                2,
+                0,
+                False,
+            )
             source.outage = None
             assert reader.pull().problem is None
-        assert (reader.feed.age, reader.feed.problem, backoffs) == (0, None, [0, 1])
+        assert (reader.feed.health.age, reader.feed.health.problem, backoffs) == (0, None, [0, 1])
         assert [record.message.partition(" after ")[0] for record in caplog.records] == [
             "scripted: cannot be read: it is away; keeping its 1 pairs",
             "scripted: recovered",
@@ -188,7 +182,7 @@ class TestErrors:
             source.outage = FeedError("it is away")
             reader.pull()
             source.has_ended = True
-            assert (reader.end(), reader.feed.is_unknown) == ("cannot be read: it is away", True)
+            assert (reader.end(), reader.feed.health.is_unknown) == ("cannot be read: it is away", True)
 
     def test_a_stream_that_fails_is_not_read_again(self, source: ScriptedSource):
         source.is_stream = True
@@ -197,20 +191,20 @@ class TestErrors:
             source.error = OSError(5, "it is broken")
             with pytest.raises(FeedError, match="scripted cannot be read: it is broken"):
                 reader.pull()
-            assert (reader.feed.is_unknown, source.reads) == (True, 1)
+            assert (reader.feed.health.is_unknown, source.reads) == (True, 1)
 
     def test_a_source_that_ends_says_why(self, source: ScriptedSource):
         with Reader(Feed(source)) as reader:
             reader.pull()
             source.has_ended = True
-            assert (reader.end(), reader.feed.is_unknown) == ("has ended", True)
+            assert (reader.end(), reader.feed.health.is_unknown) == ("has ended", True)
 
     def test_rejected_records_beyond_twenty_are_counted(self, tmp_path: Path, caplog: pytest.LogCaptureFixture):
         path = tmp_path / "books.ndjson"
         path.write_bytes(book_line(book(1)) + spoiled_line(None) * 25)
         feed = open_feed(path)
         feed.read()
-        assert feed.rejected == 25
+        assert feed.health.rejected == 25
         assert caplog.messages[0].startswith(f"{path}: line 2 rejected: must be ")
         assert caplog.messages[20:] == [f"{path}: 5 more records rejected"]
 
@@ -229,14 +223,14 @@ class TestStart:
             eventually(lambda: spots(live) == {1: "1"})
             message = "scripted: its live index was changed by another writer, which a feed undoes; keeping its 1 pairs"
             eventually(lambda: message in caplog.messages)
-            eventually(lambda: feed.problem is None)
+            eventually(lambda: feed.health.problem is None)
 
     def test_an_error_after_the_start_raises_nothing(self, source: ScriptedSource):
         live = LiveIndex()
         with Feed(source) as feed:
             feed.start(live)
             source.error = OSError(5, "it is broken")
-            eventually(lambda: feed.problem == "cannot be read: it is broken")
+            eventually(lambda: feed.health.problem == "cannot be read: it is broken")
             assert spots(live) == {1: "1"}
 
     @pytest.mark.parametrize("name", ["books.ndjson", "orders:events.ndjson", "market.db"])
@@ -285,7 +279,9 @@ class TestStart:
         with Feed(source) as feed:
             feed.start(live)
             source.error = SystemExit(3)
-            eventually(lambda: (feed.problem, feed.is_unknown) == ("is no longer followed: SystemExit(3)", True))
+            eventually(
+                lambda: (feed.health.problem, feed.health.is_unknown) == ("is no longer followed: SystemExit(3)", True)
+            )
             assert spots(live) == {1: "1"}
 
     def test_it_needs_a_live_index(self, source: ScriptedSource):
@@ -307,7 +303,7 @@ USES: list[Callable[[Feed], object]] = [
     lambda feed: feed.read(),
     lambda feed: feed.read_order_book(pair(1)),
     lambda feed: feed.start(LiveIndex()),
-    lambda feed: next(feed.versions(Event())),
+    lambda feed: next(feed.versions()),
 ]
 
 
@@ -318,7 +314,7 @@ class TestStates:
     @pytest.mark.parametrize("has_own_read", [True, False])
     def test_a_feed_is_used_once(self, source: ScriptedSource, number: int, *, has_own_read: bool):
         if has_own_read:
-            source.read_order_book = lambda _: source.derive([book(1, 1)])  # type: ignore[assignment, method-assign, return-value]  # of this object
+            source.versions_of = lambda pair, stop: source.versions(stop)  # type: ignore[method-assign]  # of this object
         feed = Feed(source)
         USES[number](feed)
         for use in USES:
@@ -338,10 +334,7 @@ class TestStates:
         assert source.reads == 0
 
     def test_a_feed_that_could_not_be_read_is_closed(self, source: ScriptedSource):
-        def fail(_: object) -> None:
-            raise OSError(5, "it is broken")
-
-        source.read_order_book = fail  # type: ignore[assignment, method-assign]  # of this object
+        source.error = OSError(5, "it is broken")
         feed = Feed(source)
         with pytest.raises(FeedError, match="it is broken"):
             feed.read_order_book(pair(1))
@@ -349,69 +342,46 @@ class TestStates:
             feed.read()
 
     @pytest.mark.parametrize("error", [None, FeedError("it is away")])
-    def test_a_closed_feed_yields_nothing_and_does_not_end_another_one(
-        self, source: ScriptedSource, error: FeedError | None
-    ):
-        stop, other = Ticks(), ScriptedSource("other")
-        other.publish(book(2, 2))
-        first, second = Feed(source), Feed(other)
-        versions, others = first.versions(stop), second.versions(stop)
-        next(versions), next(others)
-        first.close()
+    def test_a_closed_feed_yields_nothing(self, source: ScriptedSource, error: FeedError | None):
+        feed = without_waits(Feed(source))
+        versions = feed.versions()
+        next(versions)
+        feed.close()
         source.error = error
         assert list(versions) == []
-        assert not stop.is_set()
-        assert spots(next(others).index) == {2: "2"}
-        stop.set()
-        assert list(others) == []
 
     def test_a_feed_that_is_closed_while_an_attempt_fails_yields_nothing(self, source: ScriptedSource):
         feed = Feed(source)
-        versions = feed.versions(Ticks())
+        versions = without_waits(feed).versions()
         next(versions)
         source.error, source.pause = FeedError("it is away"), feed.close  # type: ignore[method-assign]  # of this object
         assert list(versions) == []
 
 
-def test_a_feed_is_closed_after_an_interrupt_that_left_a_lock(source: ScriptedSource, monkeypatch: pytest.MonkeyPatch):
-    """Ctrl-C may raise between two steps of `Event.wait`: its lock is acquired, and not yet released."""
+def test_a_feed_can_be_closed_after_an_interrupt_of_its_wait(source: ScriptedSource):
+    """Ctrl-C may raise between two steps of `Event.wait`. Its lock is then acquired for ever."""
 
-    def interrupted(event: Event, timeout: float | None = None) -> bool:
-        event._cond.acquire()  # type: ignore[attr-defined]  # there is no other way to stop it between the two steps
-        raise KeyboardInterrupt
+    class Interrupted(Exception):
+        pass
 
-    feed = Feed(source)
-    versions = feed.versions()
-    next(versions)
-    source.error = FeedError("it is away")
-    next(versions)
-    with monkeypatch.context() as patched:
-        patched.setattr(Event, "wait", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            next(versions)
-    closing = Thread(target=feed.close, daemon=True)
-    closing.start()
-    closing.join(DEADLINE_SECONDS)
-    assert not closing.is_alive()
+    def interrupt(*_: object) -> None:
+        raise Interrupted
 
-
-def test_a_read_ends_after_an_interrupt_that_left_a_lock():
-    def interrupted(stop: Event, _: object = None) -> Generator[Version, None, None]:
-        stop._cond.acquire()  # type: ignore[attr-defined]  # as in the test above
-        raise KeyboardInterrupt
-
-    source = ScriptedSource()
-    source.versions = interrupted  # type: ignore[assignment, method-assign]  # of this object
-    ended = Event()
-
-    def read() -> None:
-        with pytest.raises(KeyboardInterrupt):
-            Feed(source).read()
-        ended.set()
-
-    Thread(target=read, daemon=True).start()
-    assert ended.wait(DEADLINE_SECONDS)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for microseconds in range(1, 200):
+            feed = Feed(source)
+            with suppress(Interrupted):
+                signal.setitimer(signal.ITIMER_REAL, microseconds * 1e-6)
+                feed.wait(DEADLINE_SECONDS)
+            closing = Thread(target=feed.close, daemon=True)
+            closing.start()
+            closing.join(DEADLINE_SECONDS)
+            assert feed.wait(0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
-def test_the_iterator_ends_with_its_stop_event(source: ScriptedSource):
-    assert len(list(Feed(source).versions(Ticks(limit=4)))) == 4
+def test_the_iterator_ends_once_the_feed_is_closed(source: ScriptedSource):
+    assert len(list(without_waits(Feed(source), Ticks(limit=4)).versions())) == 4

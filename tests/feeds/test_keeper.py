@@ -62,21 +62,21 @@ def test_a_mirror_that_does_not_keep_its_target_writes_nothing(target: str, tmp_
         store.publish(book(2, 2))
     keeps, waits = keeper(), keeper()
     assert keeps.is_keeping()
-    stop, versions = Event(), list[bool]()
+    versions = list[bool]()
 
     def is_keeping() -> bool:
         versions.append(waits.is_keeping())
         return versions[-1]
 
     feed = open_feed(tmp_path / "source.db")
-    mirroring = in_thread(lambda: mirror(feed, lambda: open_store(target), stop, is_keeping=is_keeping))
+    mirroring = in_thread(lambda: mirror(feed, lambda: open_store(target), is_keeping=is_keeping))
     try:
         eventually(lambda: len(versions) > 2)
         assert spots(open_feed(target).read()) == {2: "2"}
         keeps.close()
         eventually(lambda: spots(open_feed(target).read()) == {1: "1"})
     finally:
-        stop.set()
+        feed.close()
         mirroring.join()
     assert versions[0] is False
 

@@ -81,7 +81,7 @@ class TestCommits:
         feed = open_feed(path)
         assert spots(feed.read()) == {1: "1", 2: "2"}
         assert feed.version is not None
-        assert (feed.version.index.as_of, feed.version.invalid, feed.rejected) == ("slot 2", frozenset(), 1)
+        assert (feed.version.index.as_of, feed.version.invalid, feed.health.rejected) == ("slot 2", frozenset(), 1)
 
     def test_an_invalid_line_counts_with_its_commit(self, path: Path):
         path.write_bytes(ONE + COMMIT + spoiled_line(pair(1)))
@@ -122,7 +122,7 @@ class TestLastLine:
             append(path, b"\n")
             for _ in range(5):
                 assert reader.pull() is before
-            assert reader.feed.rejected == 0
+            assert reader.feed.health.rejected == 0
 
     @pytest.mark.parametrize("size", [1, 20, len(TWO) // 2, len(TWO) - 3])
     def test_otherwise_it_is_invalid_until_it_is_whole(self, path: Path, size: int):
@@ -131,7 +131,7 @@ class TestLastLine:
             assert (reader.pull().invalid, spots(reader.index)) == (frozenset({None}), {1: "1"})
             append(path, TWO[size:])
             reader.until(lambda version: not version.invalid)
-            assert (spots(reader.index), reader.feed.rejected) == ({1: "1", 2: "2"}, 0)
+            assert (spots(reader.index), reader.feed.health.rejected) == ({1: "1", 2: "2"}, 0)
 
     def test_pairs_that_an_unfinished_file_does_not_name_yet_stay_until_it_is_whole(self, path: Path):
         path.write_bytes(ONE + TWO)
@@ -181,7 +181,7 @@ class TestFiles:
             before = reader.pull()
             path.rename(path.with_suffix(".away"))
             os.mkfifo(path) if is_pipe else path.symlink_to("/dev/zero")
-            reader.until(lambda _: reader.feed.problem == "cannot be read: it must be a regular file")
+            reader.until(lambda _: reader.feed.health.problem == "cannot be read: it must be a regular file")
             assert reader.pull() is before
             path.unlink()
             path.with_suffix(".away").rename(path)

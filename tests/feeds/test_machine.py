@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from market_index import Freshness, OrderBook, Pair
 from market_index_feeds import Feed, FeedError, NoVersion, mirror
 from market_index_feeds.errors import reason_of
-from tests.feeds.contract.medium import Ticks
+from tests.feeds.contract.medium import without_waits
 from tests.feeds.made_up import pair
 from tests.feeds.scripted import MemoryStore, SteppedSource
 from tests.waiting import WITHOUT_SHRINKING
@@ -43,8 +43,8 @@ class Mirrored(RuleBasedStateMachine):
         self.written_as_of: str | None = None
         self.problem: tuple[str | None, bool] = (None, False)
         self.seen: set[Pair] = set()
-        self.feed = Feed(self.source)
-        self.source.read_in_thread(lambda: mirror(self.feed, lambda: self.target, Ticks()))
+        self.feed = without_waits(Feed(self.source))
+        self.source.read_in_thread(lambda: mirror(self.feed, lambda: self.target))
         self.check()
 
     @rule(one=PAIRS, spot=SPOTS, as_of=st.sampled_from(["slot 1", "slot 2", None]))
@@ -134,7 +134,7 @@ class Mirrored(RuleBasedStateMachine):
         version, target = self.feed.version, self.target.index
         assert (dict(version.index), version.index.as_of, version.invalid) == (self.read, self.read_as_of, self.invalid)
         assert (dict(target), target.as_of) == (self.written, self.written_as_of)
-        assert (self.feed.problem, self.feed.is_unknown) == self.problem
+        assert (self.feed.health.problem, self.feed.health.is_unknown) == self.problem
 
     def teardown(self) -> None:
         if hasattr(self, "source"):

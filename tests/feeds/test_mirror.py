@@ -11,7 +11,7 @@ import pytest
 
 from market_index import Freshness
 from market_index_feeds import Feed, FeedError, NoVersion, Position, Receipt, Store, StoreError, mirror
-from tests.feeds.contract.medium import Ticks
+from tests.feeds.contract.medium import without_waits
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.scripted import MemoryStore, SteppedSource
 
@@ -41,9 +41,8 @@ class Mirroring:
             assert target is self.target
             self.receipts.append(receipt)
 
-        self.left_out = mirror(
-            Feed(self.source), self.open, Ticks(), on_written=on_written, is_keeping=lambda: self.is_keeping
-        )
+        feed = without_waits(Feed(self.source))
+        self.left_out = mirror(feed, self.open, on_written=on_written, is_keeping=lambda: self.is_keeping)
 
 
 @pytest.fixture

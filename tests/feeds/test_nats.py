@@ -203,7 +203,7 @@ SUAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAEQ
 
 
 def has_problem(feed: Feed, expected: str | None) -> bool:
-    return expected in feed.problem if feed.problem and expected else feed.problem is expected
+    return expected in feed.health.problem if feed.health.problem and expected else feed.health.problem is expected
 
 
 class TestCredentials:
@@ -467,8 +467,8 @@ class TestChanges:
             eventually(lambda: live.current.as_of == "slot 2")
             nats.put(nats_server, name, "nonsense", b"nonsense")
             nats.put(nats_server, name, values.HEARTBEAT_KEY, b"", {"Market-Index-Freshness": "nonsense"})
-            eventually(lambda: feed.rejected == 2 and live.current.as_of is None)
-            assert not feed.current_rejections
+            eventually(lambda: feed.health.rejected == 2 and live.current.as_of is None)
+            assert not feed.health.current_rejections
             store.replace([book(1, 2), book(2, 5)], Freshness("slot 3"))
             eventually(lambda: live.current.as_of == "slot 3")
 
@@ -501,7 +501,7 @@ class TestChanges:
             eventually(lambda: spots(live) == {1: "1", 2: "5"})
             eventually(lambda: spots(live) == {1: "1"})
             assert live.current.as_of is None
-            assert not feed.current_rejections
+            assert not feed.health.current_rejections
 
     @pytest.mark.usefixtures("no_retries")
     def test_books_and_buckets_that_are_too_large(self, bucket: str, nats_server: nats.Server):

@@ -241,13 +241,8 @@ class TestUnfinished:
                 other.publish(book(0, 4))
             with open_store(tmp_path / "market.db") as source:
                 source.replace(books(5), Freshness("slot 5"))
-            copied = Event()
-            mirror(
-                open_feed(tmp_path / "market.db"),
-                lambda: open_store(bucket),
-                copied,
-                on_written=lambda *_: copied.set(),
-            )
+            feed = open_feed(tmp_path / "market.db")
+            mirror(feed, lambda: open_store(bucket), on_written=lambda *_: feed.close())
             assert outcome(bucket) == (contents(5), "slot 5")
             with open_store(bucket) as other:
                 other.update([book(0, 6)], freshness=Freshness("slot 6"))

@@ -225,7 +225,7 @@ def test_readers_notice_what_happens_to_the_bucket(
                 assert spots(store.read().index) == expected
                 assert live.current.as_of == ("slot 2" if damage is purge_first else None)
             else:
-                eventually(lambda: feed.problem)
+                eventually(lambda: feed.health.problem)
                 assert spots(live) == {1: "1", 2: "1"}
             if damage is recreate:
                 with pytest.raises(Conflict):
@@ -234,7 +234,7 @@ def test_readers_notice_what_happens_to_the_bucket(
                 other.publish(book(1, 9))
             eventually(lambda: spots(live) == (expected or {}) | {1: "9"})
             assert spots(store.read().index) == (expected or {}) | {1: "9"}
-            eventually(lambda: feed.problem is None)
+            eventually(lambda: feed.health.problem is None)
 
 
 @pytest.mark.decision(34)
@@ -245,9 +245,9 @@ def test_a_relay_writes_again_what_is_purged_of_its_target(
     url, file, expected = server.bucket("books"), tmp_path / "market.db", {1: "1", 2: "1", 3: "1"}
     with open_store(file) as source, open_feed(file) as feed:
         source.replace([book(number, 1) for number in (1, 3)], Freshness("slot 1"))
-        written, stop = list[Receipt](), Event()
+        written = list[Receipt]()
         relaying = in_thread(
-            lambda: mirror(feed, lambda: open_store(url, wait=10), stop, on_written=lambda _, one: written.append(one))
+            lambda: mirror(feed, lambda: open_store(url, wait=10), on_written=lambda _, one: written.append(one))
         )
         try:
             eventually(lambda: written)
@@ -256,7 +256,7 @@ def test_a_relay_writes_again_what_is_purged_of_its_target(
             purge(server)
             eventually(lambda: len(written) == 3)
         finally:
-            stop.set()
+            feed.close()
             relaying.join(DEADLINE_SECONDS)
     index = open_feed(url).read()
     assert (spots(index), index.as_of) == (expected, "slot 2")
@@ -348,13 +348,13 @@ def test_without_a_quorum_nothing_is_published_and_the_last_version_stays(server
             server.kill()
         with pytest.raises(StoreError):
             store.publish(book(1, 2))
-        eventually(lambda: feed.problem)
+        eventually(lambda: feed.health.problem)
         assert spots(live) == {1: "1"}
         for server in servers[:2]:
             server.start()
         # The change that was not acknowledged may be stored now.
         eventually(lambda: succeeds(lambda: store.publish(book(2, 3))))
-        eventually(lambda: spots(live).get(2) == "3" and feed.problem is None)
+        eventually(lambda: spots(live).get(2) == "3" and feed.health.problem is None)
 
 
 @pytest.mark.thorough

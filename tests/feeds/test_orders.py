@@ -265,12 +265,12 @@ def test_a_contradiction_is_a_problem_until_the_next_reset(tmp_path: Path):
     with Reader(open_feed(f"orders:{path}")) as reader:
         before = reader.pull()
         append(path, remove("z"), block("2"))
-        reader.until(lambda _: reader.feed.is_unknown)
+        reader.until(lambda _: reader.feed.health.is_unknown)
         assert reader.pull() is before
         assert "cannot remove order 'z': there is no such order; waiting for a reset" in str(reader.problem())
         append(path, RESET, place("b"), block("1"))
         reader.until(lambda version: version is not before)
-        assert (reader.problem(), reader.feed.rejected) == (None, 1)
+        assert (reader.problem(), reader.feed.health.rejected) == (None, 1)
 
 
 def test_a_file_that_is_read_once_reports_events_without_a_block(tmp_path: Path):

@@ -18,7 +18,7 @@ from market_index_feeds import FeedError, Recorder, StoreError, mirror, open_fee
 from market_index_feeds.feed import Feed
 from market_index_feeds.recording import Replay
 from tests.feeds.contract.lines import book_line, retract_line
-from tests.feeds.contract.medium import Reader, Ticks
+from tests.feeds.contract.medium import Reader, Ticks, without_waits
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.scripted import SteppedSource
 
@@ -52,7 +52,9 @@ class TestRecorder:
     def test_each_version_is_a_change_with_the_time_of_its_recording(self, path: Path, clock: Iterator[datetime]):
         source = SteppedSource()
         source.publish(book(1, 1), book(2, 2), as_of="slot 1")
-        source.read_in_thread(lambda: mirror(Feed(source), lambda: Recorder(path, clock=lambda: next(clock)), Ticks()))
+        source.read_in_thread(
+            lambda: mirror(without_waits(Feed(source)), lambda: Recorder(path, clock=lambda: next(clock)))
+        )
         source.step()
         source.step()
         source.publish(book(2, 3), as_of="slot 2")
@@ -71,7 +73,7 @@ class TestRecorder:
         path.write_bytes(book_line(book(1, 1)) + book_line(book(2, 2)) + recorded(0) + unfinished)
         source = SteppedSource()
         source.publish(book(2, 2), book(3, 9))
-        source.read_in_thread(lambda: mirror(Feed(source), lambda: Recorder(path), Ticks()))
+        source.read_in_thread(lambda: mirror(without_waits(Feed(source)), lambda: Recorder(path)))
         source.step()
         source.end()
         assert [spots(index) for _, index in replay(path)] == [{1: "1", 2: "2"}, {2: "2", 3: "9"}]
@@ -224,7 +226,7 @@ class TestReplay:
                 return super().wait(timeout)
 
         shown: list[tuple[float, dict[int, str | None], str | None]] = []
-        versions = feed.versions(Clock())
+        versions = without_waits(feed, Clock()).versions()
         for _ in range(9):
             version = next(versions)
             shown.append((self.now, spots(version.index), version.index.as_of))

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from market_index import Freshness, MarketIndex, RestingOrders
-from market_index_feeds import NoVersion, Position
+from market_index_feeds import NoVersion, Position, Version
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.scripted import ScriptedSource
 
@@ -34,12 +34,37 @@ def test_a_book_wins_over_a_retraction_and_an_earlier_book_of_its_pair(source: S
 @pytest.mark.decision(27)
 def test_pairs_that_the_content_lacks_stay_while_a_record_may_be_of_any_pair(source: ScriptedSource):
     source.derive([book(1, 1)], is_whole=True, invalid=[None])
-    source.derive([book(2, 4)], invalid=[None, THREE])
+    source.derive([book(2, 4)], invalid=[THREE])
     assert spots_of(source) == {1: "1", 2: "4", 3: "3"}
-    source.derive([], invalid=[THREE])
-    assert spots_of(source) == {1: "1", 2: "4", 3: "3"}
+    source.derive([book(1, 5)], is_whole=True, unfinished=[None])
+    source.derive([], invalid=[THREE], unfinished=[None])
+    assert spots_of(source) == {1: "5", 2: "4", 3: "3"}
     source.derive([])
-    assert spots_of(source) == {1: "1", 2: "4"}
+    assert spots_of(source) == {1: "5", 3: "3"}
+    source.derive([], [THREE])
+    assert spots_of(source) == {1: "5"}
+
+
+@pytest.mark.decision(24)
+def test_a_pair_is_invalid_until_it_has_a_valid_record_or_the_content_is_whole(source: ScriptedSource):
+    def found(version: object) -> tuple[object, ...]:
+        assert isinstance(version, Version)
+        return version.index.as_of, version.invalid
+
+    fresh = Freshness("slot 2")
+    assert found(source.derive([book(2, 4)], invalid=[ONE, TWO], freshness=fresh)) == (None, {ONE, TWO})
+    assert found(source.derive([book(1, 5)], freshness=fresh)) == (None, {TWO})
+    assert found(source.derive([], [TWO], invalid=[None], freshness=fresh)) == (None, {None})
+    assert found(source.derive([book(1, 5)], is_whole=True, freshness=fresh)) == ("slot 2", frozenset())
+
+
+@pytest.mark.decision(31)
+def test_content_that_is_not_complete_is_remembered_and_is_no_version(source: ScriptedSource):
+    before = source.last
+    assert source.derive([book(1, 7)], is_whole=True, incomplete="is cut") == NoVersion("is cut")
+    assert (source.last, spots(source.content.index)) == (before, {1: "7"})
+    source.derive([book(2, 8)])
+    assert spots_of(source) == {1: "7", 2: "8"}
 
 
 @pytest.mark.decision(31)

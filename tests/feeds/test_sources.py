@@ -97,7 +97,7 @@ def test_the_sample_has_all_its_pairs_and_changes_most_of_them_in_a_loop():
     sample = open_feed("sample:").read()
     assert sample.keys() == open_feed(SAMPLE).read().keys()
     with open_feed("sample:") as feed:
-        assert (feed.source, feed.is_endless, feed.is_stream) == ("sample:", True, True)
+        assert (feed.name, feed.is_endless, feed.is_stream) == ("sample:", True, True)
         feed.start(live)
         assert live.current == sample
         assert live.wait(after=live.current).changes_since(sample)[0]
@@ -131,7 +131,7 @@ def test_the_ledger_is_a_url_with_options_and_credentials():
     assert opening.options == {"pair": [Pair(ADA, token)], "only": True, "hours": 48}
     assert "secret" not in repr(opening)
     with open_feed(name, headers={"X-API-Key": "secret"}) as feed:
-        assert (feed.source, repr(feed)) == ("kupo:http://h:1442", "<Feed of kupo:http://h:1442>")
+        assert (feed.name, repr(feed)) == ("kupo:http://h:1442", "<Feed of kupo:http://h:1442>")
 
 
 @pytest.mark.parametrize(

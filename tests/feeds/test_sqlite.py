@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from multiprocessing import get_context
 from pathlib import Path
-from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,7 +85,7 @@ class TestDamagedRows:
                 if 1 not in spots(version.index):
                     assert version.invalid <= {ONE, None}
                     assert version.invalid
-                    assert late.feed.rejected == 1
+                    assert late.feed.health.rejected == 1
                 assert is_damaged or version.invalid or spots(version.index) == CONTENT
                 for reader in (follower, late):
                     reader.until(lambda _: True)
@@ -161,7 +160,7 @@ class TestDamagedRows:
             nameless = "INSERT INTO books VALUES ('nonsense', 3, x'00', '{}'), ('NONSENSE', 3, ?, NULL)"
             plain(filled, nameless, rows.digest_of(b"NONSENSE", 3, None))
             reader.until(lambda version: None in version.invalid)
-            assert (spots(reader.index), reader.feed.rejected) == (CONTENT, 2)
+            assert (spots(reader.index), reader.feed.health.rejected) == (CONTENT, 2)
             with open_store(filled) as store:
                 receipt = store.replace([book(1, 1)], Freshness("slot 2"))
             reader.until(lambda version: version.position == receipt.position)
@@ -178,7 +177,7 @@ class TestDamagedRows:
             with Reader(open_feed(filled)) as late:
                 late.pull()
                 assert spots(late.index) == {2: "4", 4 - lost: str(4 - lost)}
-                assert (late.versions[-1].invalid, late.feed.rejected) == (frozenset({None}), 1)
+                assert (late.versions[-1].invalid, late.feed.health.rejected) == (frozenset({None}), 1)
                 fence = store.replace([book(2, 2)], Freshness("slot 3")).position
                 for reader in (late, follower):
                     reader.until(lambda version: version.position == fence)
@@ -209,7 +208,7 @@ class TestDamagedRows:
         monkeypatch.setattr("market_index.wire.MAX_ORDER_BOOK_BYTES", 500)
         forge(filled, str(ONE), body)
         feed = open_feed(filled)
-        assert (spots(feed.read()), feed.current_rejections) == ({2: "2", 3: "3"}, 1)
+        assert (spots(feed.read()), feed.health.current_rejections) == ({2: "2", 3: "3"}, 1)
         assert f"row {ONE} rejected: " in caplog.text
         assert reason in caplog.text
 
@@ -536,7 +535,7 @@ class TestOtherFileAtThePath:
                     store.publish(book(2, "0.5"))  # its log is moved into it at the end, although there is a reader
                 eventually(lambda: spots(live).get(2) == "0.5")
                 assert not Path(f"{filled}-wal").stat().st_size
-            assert (feed.retries, feed.rejected) == (0, 0)
+            assert (feed.health.retries, feed.health.rejected) == (0, 0)
 
     def test_a_publisher_never_writes_into_another_file_than_it_opened(self, filled: Path, tmp_path: Path):
         new = tmp_path / "new.db"
@@ -608,8 +607,8 @@ class TestWaiting:
         self, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(file_watch, "CHECK_SECONDS", 100 * DEADLINE_SECONDS)
-        stop, found = Event(), list[dict[int, str | None]]()
-        reader = in_thread(lambda: found.extend(spots(version.index) for version in open_feed(filled).versions(stop)))
+        feed, found = open_feed(filled), list[dict[int, str | None]]()
+        reader = in_thread(lambda: found.extend(spots(version.index) for version in feed.versions()))
         eventually(lambda: found[-1:] == [CONTENT])
         with open_store(filled) as store:
             for spot in range(20, 30):
@@ -621,7 +620,7 @@ class TestWaiting:
             store.publish(book(4, 4))
         (tmp_path / "new.db").rename(filled)
         eventually(lambda: found[-1] == {4: "4"})
-        stop.set()
+        feed.close()
         os.utime(filled)
         reader.join()
 

@@ -53,4 +53,4 @@ WITHOUT_BLOCK = (RESET + place("a") + block("slot 1") + place("b")).decode()
 def test_a_stream_that_ends_within_a_change_is_exit_code_5_with_the_reason(source: str, content: str, problem: str):
     done = invoke("dump", source, stdin=content)
     assert (done.returncode, done.stdout.count("\n")) == (5, 2)
-    assert done.stderr == f"standard input ended while {problem}\n"
+    assert done.stderr == f"standard input: ended while {problem}; keeping its 1 pairs\n"

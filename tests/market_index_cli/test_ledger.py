@@ -129,9 +129,10 @@ def test_all_orders_are_sorted_by_pair_side_and_price(recorded: Kupo):
     rows = [line.split("\t") for line in invoke("orders", name_of(recorded)).stdout.splitlines()[1:]]
     with open_feed(name_of(recorded)) as feed:
         feed.read()
-    assert feed.orders is not None
-    assert {row[0] for row in rows} == set(feed.orders)
-    keys = [(Pair.parse(f"{row[2]}/{row[3]}"), row[4], feed.orders[row[0]].price) for row in rows]
+    orders = feed.version.orders if feed.version is not None else None
+    assert orders is not None
+    assert {row[0] for row in rows} == set(orders)
+    keys = [(Pair.parse(f"{row[2]}/{row[3]}"), row[4], orders[row[0]].price) for row in rows]
     assert keys == sorted(keys)
     assert {len(row) for row in rows} == {12}
     assert "2030-03-17T17:46:40Z" in {row[10] for row in rows}
@@ -142,7 +143,8 @@ def test_skipped_outputs_are_listed_with_the_reason(recorded: Kupo):
     rows = {row[0]: row for row in (line.split("\t") for line in found.stdout.splitlines()[1:])}
     with open_feed(name_of(recorded)) as feed:
         feed.read()
-    assert {key: row[-1] for key, row in rows.items()} == {key: one.reason for key, one in feed.skipped.items()}
+    assert feed.version is not None
+    assert {key: row[-1] for key, row in rows.items()} == {key: one.reason for key, one in feed.version.skipped.items()}
     assert {"expired", "no valid beacons", "unknown datum"} <= {row[-1] for row in rows.values()}
     (unreadable,) = (row for row in rows.values() if row[1] == "SaturnSwap V3")
     assert unreadable[2:4] + unreadable[5:] == ["-", unreadable[3], "-", "unknown datum"]

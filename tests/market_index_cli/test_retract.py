@@ -30,9 +30,9 @@ def test_an_invalid_record_is_retracted(store: Path):
         connection.execute("UPDATE books SET body = '{}' WHERE pair = ?", [f"ADA/{IUSD}"])
     with open_feed(store) as feed:
         feed.read()
-        assert feed.current_rejections == 1
+        assert feed.health.current_rejections == 1
     done = invoke("retract", store, "ADA", IUSD)
     assert (done.returncode, done.stdout) == (0, f"{store}: ADA/{IUSD} retracted, revision 2\n")
     with open_feed(store) as feed:
         feed.read()
-        assert feed.current_rejections == 0
+        assert feed.health.current_rejections == 0

@@ -83,7 +83,7 @@ LOADING, NEVER = "the feed is not loaded", "nothing was ever published into the 
         (Health(FeedState(quiet_age=inf), None, 30), [NEVER]),
         (Health(), [LOADING]),
         (Health(FeedState(age=inf)), [LOADING]),
-        (Health(open_feed(SAMPLE)), [LOADING]),
+        (Health(open_feed(SAMPLE).health), [LOADING]),
         (Health(FeedState(age=inf, problem="cannot be read: only 7 of 9 pairs were requested in 60 seconds")), []),
     ],
 )

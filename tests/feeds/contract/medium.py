@@ -141,13 +141,19 @@ class Ticks(Event):
         return self.is_set()
 
 
+def without_waits(feed: Feed, stop: Ticks | None = None) -> Feed:
+    """Return the feed, whose waits take no time from now on."""
+    feed._stop = stop or Ticks()
+    return feed
+
+
 class Reader:
     """A feed whose versions are pulled. `versions` has all of them so far, each once."""
 
     def __init__(self, feed: Feed, stop: Ticks | None = None) -> None:
         self.feed, self.stop = feed, stop or Ticks()
         self.versions: list[Version] = []
-        self._pulled: Generator[Version, None, None] = feed.versions(self.stop)
+        self._pulled: Generator[Version, None, None] = without_waits(feed, self.stop).versions()
 
     def __enter__(self) -> Self:
         return self
@@ -164,7 +170,7 @@ class Reader:
 
     def problem(self) -> str | None:
         """Return the problem of the feed."""
-        return self.feed.problem
+        return self.feed.health.problem
 
     @property
     def books(self) -> dict[Pair, OrderBook]:
@@ -185,7 +191,7 @@ class Reader:
             version = self.pull()
             if fence(version) and all(one(version) for one in more):
                 return self.versions[before:]
-        raise AssertionError(f"not read within {MAX_PULLS} versions; problem: {self.feed.problem}")
+        raise AssertionError(f"not read within {MAX_PULLS} versions; problem: {self.feed.health.problem}")
 
     def end(self) -> str | None:
         """Pull until the iterator ends, and return the problem of the feed."""
@@ -193,7 +199,7 @@ class Reader:
             try:
                 self.pull()
             except StopIteration:
-                return self.feed.problem
+                return self.feed.health.problem
         raise AssertionError(f"not ended within {MAX_PULLS} versions")
 
 

@@ -302,4 +302,4 @@ def test_the_revision_of_a_feed_is_that_of_the_store(medium: Medium):
         for spot in range(1, 4):
             receipt = store.publish(book(1, spot))
             reader.until(lambda version: version.position == receipt.position)  # noqa: B023  # called at once
-            assert reader.feed.revision == receipt.position.number
+            assert reader.feed.health.revision == receipt.position.number

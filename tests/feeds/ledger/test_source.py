@@ -381,7 +381,8 @@ def test_an_exchange_of_the_user_is_read_beside_the_others():
     order = output(mine.script, datum(shadowbook()), 5)
     with serving(Kupo([Block(100, [FIRST, order])])) as kupo, open_feed(f"kupo:{kupo.url}", exchanges=[mine]) as feed:
         feed.read()
-    assert {key: one.venue for key, one in (feed.venue_orders or {}).items()} == {
+    assert feed.version is not None
+    assert {key: one.venue for key, one in (feed.version.venue_orders or {}).items()} == {
         id_of(FIRST): "Splash",
         id_of(order): "Mine",
     }
@@ -393,10 +394,11 @@ def test_an_exchange_of_the_user_replaces_one_with_the_same_script():
     with serving(Kupo([Block(100, [cheap])])) as kupo:
         with open_feed(f"kupo:{kupo.url}") as feed:
             feed.read()
-        assert feed.skipped_by_reason == {"step cost too low": 1}
+        assert feed.health.skipped_by_reason == {"step cost too low": 1}
         with open_feed(f"kupo:{kupo.url}", exchanges=[splash_exchange(least_step_cost=350_000)]) as feed:
             feed.read()
-        assert list(feed.venue_orders or {}) == [id_of(cheap)]
+        assert feed.version is not None
+        assert list(feed.version.venue_orders or {}) == [id_of(cheap)]
 
 
 # What Kupo says of itself
@@ -534,7 +536,7 @@ def test_a_version_is_published_at_the_time_of_its_block(network: str, slot: int
         feed.read()
         assert feed.version is not None
         assert feed.version.index.published_at == time
-        (found,) = (feed.venue_orders or {}).values()
+        (found,) = (feed.version.venue_orders or {}).values()
         assert (found.created_at, found.network) == (time, network)
         assert feed.version.problem is None
 

@@ -38,11 +38,11 @@ progress: Progress = report
 live = LiveIndex()
 with open_feed(Path("market.db")) as feed:
     assert_type(feed, Feed)
-    assert_type(feed.problem, str | None)
+    assert_type(feed.health.problem, str | None)
     assert_type(feed.start(live, progress), None)
     assert_type(feed.read(), MarketIndex)
-    assert_type(feed.revision, int | None)
-    assert_type(feed.age, float)
+    assert_type(feed.health.revision, int | None)
+    assert_type(feed.health.age, float)
 
 assert_type(open_feed("-", follow=False).versions(progress=progress), Generator[Version, None, None])
 for version in open_feed("orders:-?history=100").versions():
@@ -57,7 +57,7 @@ open_feed("-", False)  # error: mypy[call-arg] pyright[reportCallIssue]
 open_feed(b"market.db")  # error: mypy[arg-type] pyright[reportArgumentType]
 feed.start(live.current)  # error: mypy[arg-type] pyright[reportArgumentType]
 feed.start(live, report_text)  # error: mypy[arg-type] pyright[reportArgumentType]
-str(feed.revision + 1)  # error: mypy[operator] pyright[reportOptionalOperand]
+str(feed.health.revision + 1)  # error: mypy[operator] pyright[reportOptionalOperand]
 
 # Stores
 
