@@ -1,13 +1,18 @@
-"""Runs asynchronous code for synchronous code: the event loop runs only while the caller waits for it."""
+"""Runs asynchronous code for synchronous code: an event loop in a thread of its own, which runs only while asked.
+
+So the thread of the caller may run another event loop, also one that is not of asyncio, and no signal handler of the
+caller is touched. While the caller does not ask, nothing is received: a slow caller gets fewer versions, not a queue.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from asyncio import Future
+from asyncio import Task
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
-from threading import Event
+from queue import SimpleQueue
+from threading import Event, Thread
 from typing import Any, Final, TypeVar
 
 from market_index_feeds.source import Progress
@@ -18,26 +23,52 @@ STOP_SECONDS: Final = 0.1
 """The maximum delay until a wait notices that it is to stop."""
 
 
-def blocking(call: Callable[[], T]) -> T:
-    """Return the result of a call that runs an event loop until it returns.
+class EventLoop:
+    """An event loop in its own thread."""
 
-    If this thread runs another event loop, as that of a notebook does, the call gets a thread of its own.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        is_free = True
-    else:
-        is_free = False
-    if is_free:
-        return call()
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(call).result()
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._task: Task[Any] | None = None
+        self._calls = SimpleQueue[Callable[[], None] | None]()
+        # A daemon: a program that does not close its feeds can end.
+        Thread(target=self._serve, name="event loop of a feed", daemon=True).start()
 
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of the work. If an exception interrupts the caller, the work is cancelled."""
 
-def run(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of the work. The event loop of the runner runs only until then."""
-    return blocking(partial(runner.run, work))
+        async def tracked() -> T:
+            self._task = asyncio.current_task()
+            return await work
+
+        future = self._called(partial(self._runner.run, tracked()))
+        try:
+            return future.result()
+        except BaseException:
+            if not future.done() and self._task is not None:
+                self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+            raise
+
+    def close(self) -> None:
+        """Close the loop, and end the thread."""
+        self._called(self._runner.close).result()
+        self._calls.put(None)
+
+    def _called(self, call: Callable[[], T]) -> Future[T]:
+        future = Future[T]()
+
+        def answer() -> None:
+            try:
+                future.set_result(call())
+            except BaseException as error:  # noqa: BLE001  # the caller raises it
+                future.set_exception(error)
+
+        self._calls.put(answer)
+        return future
+
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+            del call  # or the last version stays in memory
 
 
 def pulled(items: AsyncGenerator[T, None], stop: Event, progress: Progress | None) -> Generator[T, None, None]:
@@ -45,14 +76,14 @@ def pulled(items: AsyncGenerator[T, None], stop: Event, progress: Progress | Non
 
     Each item may come from another task, so no timeout or task group may contain a `yield`.
     """
-    runner = asyncio.Runner()
-    asked: Future[T] | None = None
+    loop = EventLoop()
+    asked: asyncio.Future[T] | None = None
 
-    async def ask() -> None:
-        # Without a result: in the main thread, `Runner.run` makes the `repr` of its task, with all that it returns.
+    async def ask() -> asyncio.Future[T]:
         nonlocal asked
-        asked = asked or asyncio.ensure_future(anext(items))
-        await asyncio.wait({asked}, timeout=STOP_SECONDS)
+        asked = future = asked or asyncio.ensure_future(anext(items))
+        await asyncio.wait({future}, timeout=STOP_SECONDS)
+        return future
 
     async def close() -> None:
         if asked is not None:
@@ -62,12 +93,12 @@ def pulled(items: AsyncGenerator[T, None], stop: Event, progress: Progress | Non
 
     try:
         while not stop.wait(0):
-            run(runner, ask())
-            if asked is not None and asked.done():
-                future, asked, progress = asked, None, None
+            future = loop.run(ask())
+            if future.done():
+                asked = progress = None
                 yield future.result()
             elif progress is not None:
                 progress(0, 0)
     finally:
-        run(runner, close())
-        blocking(runner.close)
+        loop.run(close())
+        loop.close()

@@ -20,7 +20,6 @@ replacement, need the content. It is read once: then it follows from what others
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from itertools import count
 from time import monotonic
@@ -40,7 +39,7 @@ from market_index_feeds.errors import (
     Unreachable,
     reason_of,
 )
-from market_index_feeds.event_loop import blocking, run
+from market_index_feeds.event_loop import EventLoop
 from market_index_feeds.names import shown_name
 from market_index_feeds.nats.address import BucketAddress
 from market_index_feeds.nats.bucket import MAX_BATCH, WRONG_SEQUENCE
@@ -96,29 +95,29 @@ class NatsStore(Store):
         self._retried = self._bucket.connection.retried
         # The position and the record of the bucket. None: they must be read, because others may have changed it.
         self._stored: tuple[Position, Record] | None = None
-        self._runner = asyncio.Runner()
+        self._loop = EventLoop()
 
         async def opened() -> None:
             await self._retried(lambda: self._bucket.open(create=create), OPENING_SECONDS)
 
         try:
-            self._in_turn("cannot be opened", lambda: run(self._runner, opened()))
+            self._in_turn("cannot be opened", lambda: self._loop.run(opened()))
         except BaseException:
             self.close()
             raise
 
     def _position(self) -> Position:
-        return run(self._runner, self._retried(self._content.position, self._wait))
+        return self._loop.run(self._retried(self._content.position, self._wait))
 
     def _read(self) -> Version:
-        return run(self._runner, self._refresh())
+        return self._loop.run(self._refresh())
 
     def _write(self, change: CheckedChange, after: Position | None) -> Receipt:
-        return run(self._runner, self._written(_Writing(change, after, monotonic() + self._wait)))
+        return self._loop.run(self._written(_Writing(change, after, monotonic() + self._wait)))
 
     def _close(self) -> None:
-        run(self._runner, self._bucket.connection.close())
-        blocking(self._runner.close)
+        self._loop.run(self._bucket.connection.close())
+        self._loop.close()
 
     def _encoded(self, book: OrderBook) -> bytes:
         return value_of(book)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import signal
 import socket
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
@@ -304,6 +305,20 @@ class TestStream:
         with Reader(open_feed(stream_url)) as reader:
             reader.until(lambda _: reader.feed.health.problem == "unexpected error: a defect")
             assert spots(reader.index) == {1: "1"}
+
+    def test_the_signal_handlers_of_the_caller_are_not_touched(
+        self, streaming: Front, stream_url: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        """A runner of asyncio in the main thread sets one at each call, and formats the result, a whole version."""
+
+        def fail(*_: object) -> None:
+            raise AssertionError
+
+        monkeypatch.setattr(signal, "signal", fail)
+        streaming.scripts = [[books(1, 2, spot=1), ends(1), HOLD]]
+        with Reader(open_feed(stream_url)) as reader:
+            assert spots(reader.pull().index) == {1: "1", 2: "1"}
+            reader.pull()
 
     @pytest.mark.parametrize("size", [1, 7, 10_000])
     def test_lines_are_read_by_the_rules_of_the_standard(self, streaming: Front, stream_url: str, size: int):
