@@ -104,6 +104,12 @@ class FeedHealth:
         return None if position is None else position.number
 
     @property
+    def saturated_levels(self) -> int:
+        """The number of levels that show 2^64-1, because there are orders for as much or more (decision 26)."""
+        orders = None if self._source.last is None else self._source.last.orders
+        return 0 if orders is None else sum(orders.saturated.values())
+
+    @property
     def skipped_by_reason(self) -> Mapping[str, int]:
         """The number of outputs of the ledger that are no orders now, by reason. They are not rejected."""
         return {} if self._source.last is None else Counter(one.reason for one in self._source.last.skipped.values())

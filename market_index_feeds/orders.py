@@ -12,7 +12,8 @@ Theory of operation
 - KNOWN: the net effect of events is collected. A block applies it, and makes it visible atomically.
 
 A wrong book is worse than an old one: after a line that is malformed or contradicts the state, no later event is
-reliable, so events are skipped until the producer sends its whole state again.
+reliable, so events are skipped until the producer sends its whole state again. Until then the content is that of the
+last block before the line, at every start and in every process, and the feed has a problem.
 
 An order whose numbers or assets are well-formed but impossible is no fault of the producer: anyone can place it on the
 ledger. It is counted, and kept without liquidity, so that it can be replaced and removed.
@@ -35,7 +36,7 @@ from functools import lru_cache
 from threading import Event
 from typing import Final, TypeAlias, final
 
-from attrs import define, field
+from attrs import define, evolve, field, frozen
 
 from market_index import (
     ADA,
@@ -64,7 +65,8 @@ MAX_TEXT_CHARACTERS: Final = 200
 _AMOUNT_DIGITS: Final = 50
 """The first digits of an amount, which suffice: from 10^49 on, an offer pays for more than 2^64-1 at every price."""
 
-_MAX_CACHED_PAIRS: Final = 262_144
+_MAX_CACHED_PAIRS: Final = 8_192
+"""About 8 MB."""
 
 # `\Z`, because `$` also matches before a newline. Possessive, so that the time is linear in the length.
 _amount_parts: Final = re.compile(r"(-?)([0-9]++)\Z").match
@@ -78,6 +80,8 @@ _BOOK_KEYS: Final = frozenset({"bids", "asks", "as_of", "retract"})
 _ANY_PAIR: Final = Pair(AssetId(bytes(28), b""), ADA)
 """The pair with which the price of an order is checked whose own assets are not a pair."""
 
+_UNPAIRED: Final = Order(_ANY_PAIR, Side.ASK, "1", 0)
+"""What is remembered of an order whose assets are not a pair."""
 
 _SIDES: Final = {"base": Side.ASK, "quote": Side.BID}
 """The side of an order, by which asset it offers."""
@@ -97,6 +101,20 @@ class Phase(Enum):
     KNOWN = "a block"
 
 
+@frozen(eq=False)
+class _State:
+    """The orders after an event.
+
+    `unpaired` has the ids of the orders whose assets are not a pair: anyone can place one, and it may be removed.
+    """
+
+    orders: RestingOrders = field(factory=RestingOrders)
+    unpaired: RestingOrders = field(factory=RestingOrders)
+
+    def __contains__(self, order_id: str) -> bool:
+        return order_id in self.orders or order_id in self.unpaired
+
+
 @define(eq=False)
 class _Pending:
     """The net effect of events that no block has committed yet.
@@ -109,12 +127,18 @@ class _Pending:
     spots: dict[Pair, Decimal | None] = field(factory=dict)
     pairs: set[Pair] = field(factory=set)
 
-    def applied_to(self, before: RestingOrders, as_of: str | None = None) -> RestingOrders:
-        """Return the orders after the events, which follow the orders `before`."""
-        spots: dict[Pair, Decimal | None] = {pair: None for pair in self.pairs if pair not in before.index}
-        placed = {order_id: order for order_id, order in self.orders.items() if order is not None}
-        # Also those that are placed: an order that is changed is removed first.
-        return before.apply(placed, self.orders, spots | self.spots, as_of, missing_ok=True)
+    def applied_to(self, before: _State, as_of: str | None = None) -> _State:
+        """Return the state after the events, which follow the state `before`."""
+        spots: dict[Pair, Decimal | None] = {pair: None for pair in self.pairs if pair not in before.orders.index}
+        placed, unpaired = dict[str, Order](), dict[str, Order]()
+        for order_id, order in self.orders.items():
+            if order is not None:
+                (unpaired if order is _UNPAIRED else placed)[order_id] = order
+        # Also those that are placed are removed: an order that is changed is removed first.
+        return _State(
+            before.orders.apply(placed, self.orders, spots | self.spots, as_of, missing_ok=True),
+            before.unpaired.apply(unpaired, self.orders, missing_ok=True),
+        )
 
 
 @final
@@ -129,16 +153,15 @@ class Blocks:
         """`history` is how many blocks before the last one a rollback may go back."""
         self.phase: Phase = Phase.UNKNOWN
         self.visible: RestingOrders = RestingOrders()
+        self.has_block: bool = False
         self.pending: int = 0
         self._lost: str | None = _NO_RESET
         self._max_blocks = history + 1
         self._reject = reject
         self._line = 0
-        self._blocks: OrderedDict[str, RestingOrders] = OrderedDict()
-        # The orders of the last block, or later ones if events had to be applied, and the events after them.
-        self._applied, self._events = RestingOrders(), _Pending()
-        # The ids of all orders whose assets are not a pair: anyone can place one, and it may be removed.
-        self._unpaired: set[str] = set()
+        self._blocks: OrderedDict[str, _State] = OrderedDict()
+        # The state of the last block, or a later one if events had to be applied, and the events after it.
+        self._applied, self._events = _State(), _Pending()
 
     @property
     def problem(self) -> str | None:
@@ -165,8 +188,7 @@ class Blocks:
         """Start a phase without a state: forget all states but the visible one."""
         self.phase, self.pending = phase, 0
         self._blocks.clear()
-        self._unpaired.clear()
-        self._applied, self._events = RestingOrders(), _Pending()
+        self._applied, self._events = _State(), _Pending()
 
     def apply(self, values: _Values) -> None:
         """Apply the next event.
@@ -191,9 +213,7 @@ class Blocks:
         order, fault = _offered(values)
         if fault is not None:
             self._reject(f"line {self._line}", f"order {safe_repr(order_id)} has no liquidity: {fault}")
-        if order is None:
-            self._unpaired.add(order_id)
-        else:
+        if order is not _UNPAIRED:
             self._events.pairs.add(order.pair)
         self._events.orders[order_id] = order
 
@@ -202,7 +222,7 @@ class Blocks:
         is_there = order_id in self._applied
         if order_id in self._events.orders:
             is_there = self._events.orders[order_id] is not None
-        if not (is_there or order_id in self._unpaired):
+        if not is_there:
             raise Contradiction(f"cannot remove order {safe_repr(order_id)}: there is no such order")
         self._events.orders[order_id] = None
 
@@ -221,7 +241,8 @@ class Blocks:
         _require_true(values, "untrack")
         pair = _pair(values)
         try:
-            untracked = self._events.applied_to(self._applied).untrack(pair)
+            state = self._events.applied_to(self._applied)
+            untracked = evolve(state, orders=state.orders.untrack(pair))
         except InvalidOrderBook as error:
             raise Contradiction(str(error)) from None
         self._applied, self._events = untracked, _Pending()
@@ -249,7 +270,7 @@ class Blocks:
     def _show(self, text: str) -> None:
         """Make the state of a block visible, and drop later events."""
         self._applied, self._events, self.pending = self._blocks[text], _Pending(), 0
-        self.visible = self._applied
+        self.visible, self.has_block = self._applied.orders, True
 
     def _reset(self, values: _Values) -> None:
         """Start a new state: it follows."""
@@ -291,14 +312,19 @@ class Orders(LineSource):
                 if progress is not None:
                     progress(batch.offset, batch.size)
                 if batch.reading is not Reading.MORE:
-                    yield self._version(blocks)
+                    yield self._version(blocks, batch.tail)
         if self.is_stream and blocks.pending and blocks.problem is None:
             yield NoVersion(f"ended while events waited for a block (events: {blocks.pending})")
 
-    def _version(self, blocks: Blocks) -> Version | NoVersion:
-        if blocks.problem is not None:
-            return NoVersion(blocks.problem)
-        return self.version_of(blocks.visible.index, orders=blocks.visible)
+    def _version(self, blocks: Blocks, tail: Line | None) -> Version | NoVersion:
+        orders, problem = blocks.visible, blocks.problem
+        if problem is not None and tail is not None:
+            problem += f"; line {tail.number} has no newline yet"
+        is_shown = self.last is not None and self.last.orders is orders
+        if not blocks.has_block or (problem is not None and is_shown):
+            # Only the producer can end the problem. The last version stays.
+            return NoVersion(problem or _NO_RESET)
+        return self.version_of(orders.index, orders=orders, problem=problem)
 
 
 def _may_be_reset(text: bytes) -> bool:
@@ -313,10 +339,10 @@ def _wrong_keys(kind: str, keys: frozenset[str], values: _Values) -> InvalidOrde
     return InvalidOrderBook(f"{kind}: {wrong}{hint}")
 
 
-def _offered(values: _Values) -> tuple[Order | None, str | None]:
+def _offered(values: _Values) -> tuple[Order, str | None]:
     """Return the order of a `place`, and the reason why it has no liquidity, None if it has some.
 
-    The order is None if its assets are not a pair. Raises `MarketIndexError` if a value is malformed.
+    The order is `_UNPAIRED` if its assets are not a pair. Raises `MarketIndexError` if a value is malformed.
     """
     side, amount, price = _side(values), _amount(values["amount"]), _text(values, "price")
     assets = _text(values, "base"), _text(values, "quote")
@@ -326,11 +352,11 @@ def _offered(values: _Values) -> tuple[Order | None, str | None]:
         if not all(map(_is_asset, assets)):
             raise
         _order("price", _ANY_PAIR, side, 0, price)
-        return None, str(error)
+        return _UNPAIRED, str(error)
     order, fault = _order("price", pair, side, max(amount, 0), price)
     if fault is None and amount < 0:
         fault = f"amount must be 0 or more, got {safe_repr(values['amount'])}"
-    return order if fault is None else Order(pair, side, "1", 0), fault
+    return order if order is not None and fault is None else Order(pair, side, "1", 0), fault
 
 
 def _order(key: str, pair: Pair, side: Side, amount: int, price: str) -> tuple[Order | None, str | None]:

@@ -63,25 +63,28 @@ class RecordedChange:
 def recorded(file: BufferedIOBase | FileIO) -> Iterator[RecordedChange]:
     """Yield the changes of an open recording.
 
-    Raises `OSError`, and `FeedError` if there is no change, or at an invalid line: the changes after it would contain
-    the old price of its pair.
+    Raises `OSError`, and `FeedError` if there is no change, or at an invalid line before a commit line: the changes
+    after it would contain the old price of its pair. Invalid lines after the last commit line are a part of the
+    unfinished change: a power cut may leave any bytes.
     """
-    cutter, lines = LineCutter(), Change(is_whole=True)
+    cutter, lines, fault = LineCutter(), Change(is_whole=True), None
     while chunk := file.read(CHUNK_BYTES):
         for line in cutter.cut(chunk):
             content = read_line(line)
             if isinstance(content, Invalid):
-                raise FeedError(f"line {line.number} rejected: {content.reason}")
-            if not isinstance(content, CommitLine):
+                fault = fault or FeedError(f"line {line.number} rejected: {content.reason}")
+            elif not isinstance(content, CommitLine):
                 if content is not None:
                     lines.add_line(content)
+            elif fault is not None:
+                raise fault
             elif content.recorded_at is None:
                 raise FeedError(f"line {line.number} rejected: recorded_at: missing")
             else:
                 yield RecordedChange(lines, content.freshness, content.recorded_at, cutter.size)
                 lines = Change()
     if lines.is_whole:
-        raise FeedError(LACKS_COMMITS)
+        raise fault or FeedError(LACKS_COMMITS)
 
 
 @contextmanager

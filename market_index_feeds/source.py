@@ -159,6 +159,8 @@ class Source(ABC):
         self._lacking: set[Pair] = set()
         self._invalid: frozenset[Pair | None] = frozenset()
         self._invalid_records: Collection[str] = ()
+        # The pairs of which a saturated level was logged (decision 26).
+        self._saturated: set[Pair] = set()
         self._minute_ends_at, self._logged = 0.0, 0
 
     def __repr__(self) -> str:
@@ -278,6 +280,9 @@ class Source(ABC):
 
         For a medium that derives its index by itself, such as orders.
         """
+        for pair in () if orders is None else orders.saturated.keys() - self._saturated:
+            self._saturated.add(pair)
+            LOG.warning("%s: %s has a level of 2^64-1, the largest amount of a book, or more", self.name, pair)
         version = Version(index, invalid, position, orders, venue_orders, skipped, problem, spot_times)
         if self.last is None or not version.equals(self.last):
             self.last = version

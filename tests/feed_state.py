@@ -19,5 +19,6 @@ class FeedState:
     is_unknown: bool = False
     rejected: int = 0
     current_rejections: int = 0
+    saturated_levels: int = 0
     skipped_by_reason: Mapping[str, int] = field(factory=dict)
     retries: int = 0

@@ -46,6 +46,7 @@ GAUGES: Final[Mapping[str, str]] = {
     "feed_changed_timestamp_seconds": "Unix time when a book or a pair last changed; 0: never.",
     "feed_rejected_records": "Records of the feed that were rejected.",
     "feed_current_rejections": "Pairs with an invalid record now.",
+    "feed_saturated_levels": "Levels that show 2^64-1, because there are orders for as much or more.",
     "feed_retries": "How often the feed could not be read and was tried again.",
     "streams": "Open streams of changes.",
     "stream_failures": "How often an unexpected error has ended all streams.",
@@ -217,6 +218,7 @@ def _numbers_of(live: LiveIndex, health: Health | None, streams: Stream | None, 
                 "feed_changed_timestamp_seconds": _time_before(feed.change_age),
                 "feed_rejected_records": feed.rejected,
                 "feed_current_rejections": feed.current_rejections,
+                "feed_saturated_levels": feed.saturated_levels,
                 "feed_retries": feed.retries,
             }
     return {name: value for name, value in numbers.items() if value is not None}

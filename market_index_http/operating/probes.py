@@ -55,6 +55,10 @@ class FeedStatus(Protocol):
         """The number of pairs of which a record is invalid now."""
 
     @property
+    def saturated_levels(self) -> int:
+        """The number of levels that show 2^64-1, because there are orders for as much or more."""
+
+    @property
     def skipped_by_reason(self) -> Mapping[str, int]:
         """The number of outputs of the ledger that are no orders now, by reason; empty for other feeds."""
 
@@ -148,6 +152,7 @@ def probe_routes(live: LiveIndex, health: Health) -> list[Route]:
             "age_seconds": None if feed is None else _rounded(feed.age),
             "problem": None if feed is None else feed.problem,
             "current_rejections": 0 if feed is None else feed.current_rejections,
+            "saturated_levels": 0 if feed is None else feed.saturated_levels,
             "skipped_outputs": {} if feed is None else dict(feed.skipped_by_reason),
             "process": os.getpid(),
         }

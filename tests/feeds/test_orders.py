@@ -125,6 +125,15 @@ class TestImpossibleOrders:
         lines.read(RESET, odd, block("1"), place("b"), block("2"), remove("b"), untrack(1), remove("a"), block("3"))
         assert (lines.problem(), lines.shown) == (None, {})
 
+    def test_only_retained_blocks_remember_an_order_without_a_pair(self):
+        lines = Lines()
+        lines.read(RESET)
+        for number in range(20):
+            odd = event(place=f"a{number}", base="ADA", quote="ADA", offered="base", amount=1, price="1")
+            lines.read(odd, block(f"{number}"), remove(f"a{number}"))
+        kept = {order_id for state in lines.blocks._blocks.values() for order_id in state.unpaired}
+        assert kept == {f"a{number}" for number in range(16, 20)}
+
     def test_the_reason_is_logged(self):
         lines = Lines()
         lines.read(RESET, place("a", price="1/0"), spot(2, "-1"), block("1"))
@@ -271,6 +280,48 @@ def test_a_contradiction_is_a_problem_until_the_next_reset(tmp_path: Path):
         append(path, RESET, place("b"), block("1"))
         reader.until(lambda version: version is not before)
         assert (reader.problem(), reader.feed.health.rejected) == (None, 1)
+
+
+@pytest.mark.decision(31)
+@pytest.mark.parametrize("follow", [True, False])
+@pytest.mark.parametrize("wrong", [remove("z"), b"nonsense\n", RESET])
+def test_the_last_block_before_a_wrong_line_is_the_content_at_every_start(
+    tmp_path: Path, wrong: bytes, *, follow: bool
+):
+    path = events_in(tmp_path, RESET, place("a"), block("1"), place("b"), wrong, place("c"))
+    with Reader(open_feed(f"orders:{path}", follow=follow)) as reader:
+        assert reader.pull().index.as_of == "1"
+        assert list(reader.versions[0].orders or ()) == ["a"]
+        assert reader.problem() == reader.versions[0].problem
+        assert "waiting for " in str(reader.problem())
+        if follow:
+            reader.until(lambda _: reader.feed.health.is_unknown)
+            append(path, RESET, place("b"), block("2"))
+            reader.until(lambda version: version.index.as_of == "2")
+            assert reader.problem() is None
+    assert open_feed(f"orders:{path}", follow=follow).read().as_of == ("2" if follow else "1")
+
+
+def test_a_line_without_its_newline_is_named(tmp_path: Path):
+    path = events_in(tmp_path, RESET, place("a"), block("1")[:-1])
+    with pytest.raises(FeedError, match=r"first block after its reset; line 3 has no newline yet$"):
+        open_feed(f"orders:{path}").read()
+
+
+@pytest.mark.decision(26)
+def test_a_saturated_level_is_logged_once_per_pair_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    path = events_in(tmp_path, RESET, place("a", amount=2**64), block("1"))
+    with Reader(open_feed(f"orders:{path}")) as reader:
+        reader.pull()
+        assert reader.feed.health.saturated_levels == 1
+        append(path, place("b", amount=2**70, price="3"), block("2"))
+        reader.until(lambda version: version.index.as_of == "2")
+        assert reader.feed.health.saturated_levels == 2
+        append(path, remove("a"), remove("b"), block("3"))
+        reader.until(lambda version: version.index.as_of == "3")
+        assert reader.feed.health.saturated_levels == 0
+    (message,) = [message for message in caplog.messages if "2^64-1" in message]
+    assert str(pair(1)) in message
 
 
 def test_a_file_that_is_read_once_reports_events_without_a_block(tmp_path: Path):

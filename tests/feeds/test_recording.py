@@ -93,7 +93,7 @@ class TestRecorder:
             (book_line(book(1)), "it must contain a commit line with recorded_at, got none"),
             (b"# Notes\n", "line 1 rejected: must be JSON"),
             (b'{"as_of":null}\n', "line 1 rejected: recorded_at: missing"),
-            (recorded(0) + b"nonsense\n", "line 2 rejected: must be JSON"),
+            (recorded(0) + b"nonsense\n" + recorded(1), "line 2 rejected: must be JSON"),
         ],
     )
     def test_a_file_that_is_no_recording_stays_as_it_is(self, path: Path, content: bytes, reason: str):
@@ -263,6 +263,20 @@ class TestReplay:
 def test_what_follows_the_last_commit_line_is_no_change(path: Path):
     path.write_bytes(book_line(book(1, 1)) + recorded(1, "a") + book_line(book(1, 2)))
     assert replayed(path) == [(1, {1: "1"}, "a")]
+
+
+@pytest.mark.parametrize("torn", [bytes(4096) + b'pair":1}\n', b"nonsense\n", bytes(4096)])
+def test_the_torn_end_of_a_power_cut_is_no_change_and_is_cut_off(path: Path, torn: bytes):
+    path.write_bytes(recorded(1))
+    whole = list(replay(path))
+    path.write_bytes(recorded(1) + torn)
+    assert list(replay(path)) == whole
+    with Recorder(path) as recorder:
+        recorder.publish(book(7, 7))
+    assert [spots(index) for _, index in replay(path)][-1] == spots(whole[-1][1]) | {7: "7"}
+    path.write_bytes(recorded(1) + torn + b"\n" + recorded(2))
+    with pytest.raises(FeedError, match="rejected: must be"):
+        list(replay(path))
 
 
 def test_a_compressed_recording_is_replayed(tmp_path: Path):

@@ -33,7 +33,7 @@ def answer(health: Health, path: str, live: LiveIndex | None = None) -> tuple[in
 def test_the_details_are_those_of_the_index_and_the_feed():
     live = LiveIndex()
     live.update([book(1)], freshness=FRESH)
-    feed = FeedState(revision=7, age=1.23456, quiet_age=2.5, change_age=3.5, current_rejections=2)
+    feed = FeedState(revision=7, age=1.23456, quiet_age=2.5, change_age=3.5, current_rejections=2, saturated_levels=3)
     feed.skipped_by_reason = {"expired": 3}
     expected = {
         "pairs": 1,
@@ -46,6 +46,7 @@ def test_the_details_are_those_of_the_index_and_the_feed():
         "age_seconds": 1.235,
         "problem": None,
         "current_rejections": 2,
+        "saturated_levels": 3,
         "skipped_outputs": {"expired": 3},
         "process": os.getpid(),
     }
