@@ -5,23 +5,25 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 from attrs import asdict
 
-from market_index.contract import NoResponse, Outcome, Report
+from market_index.contract import NoResponse, Outcome, Report, Request, Response
 from market_index.contract import check as check_service
 from market_index_cli.console import counted
 from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, Failed, feed_errors
 from market_index_cli.logs import printable
 from market_index_cli.options import HEADERS, SECONDS, headers_of
-from market_index_feeds.checking import check_lines
+from market_index_feeds.checking import check_ledger, check_lines
 from market_index_feeds.http import Address
 from market_index_feeds.service_requests import sender
 from market_index_feeds.sources import kind_of
+
+Send: TypeAlias = Callable[[Request], Response]
 
 
 @click.command
@@ -46,6 +48,9 @@ def check(source: str, *, strict: bool, seconds: float, headers: Path | None, as
     warning, or not applicable, with the paragraph of the contract or the number of the decision that states it. Below a
     fault are the request, what was expected, and what came. The requests only read: at most 2,000, one after the other.
 
+    A Kupo (kupo:http://127.0.0.1:1442) is checked for its version, lag, patterns and network, and its orders and spots
+    are counted.
+
     Or SOURCE is a file of order books, or of events of orders (orders:events.ndjson), or - (orders:-). All faults are
     listed, not only the first one, each with its line. What an earlier fault explains is no fault.
 
@@ -57,23 +62,38 @@ def check(source: str, *, strict: bool, seconds: float, headers: Path | None, as
       market-index check orders:events.ndjson
     """
     with feed_errors():
-        if kind_of(source).noun == "a service":
-            has_failed = _check_service(Address(source, headers_of(headers)), seconds, strict=strict, as_json=as_json)
+        kind = kind_of(source)
+        if kind.takes_headers:
+            opening = kind.opening(source, headers=headers_of(headers))
+            address = Address(opening.target, opening.headers, kind.prefix)
+            try:
+                with sender(address, seconds=seconds) as send:
+                    if kind.takes_exchanges:
+                        has_failed = _check_ledger(kind.open_source(opening), send, as_json=as_json)
+                    else:
+                        has_failed = _check_service(send, strict=strict, as_json=as_json)
+            except NoResponse as error:
+                raise Failed(EXIT_FEED, f"{address.name}: {error}") from None
         else:
             has_failed = _check_lines(source, as_json=as_json)
     if has_failed:
         sys.exit(EXIT_ABSENT)
 
 
-def _check_service(address: Address, seconds: float, *, strict: bool, as_json: bool) -> bool:
-    try:
-        with sender(address, seconds=seconds) as send:
-            report = check_service(send, pause=lambda: time.sleep(0.5))
-    except NoResponse as error:
-        raise Failed(EXIT_FEED, f"{address.name}: {error}") from None
+def _check_service(send: Send, *, strict: bool, as_json: bool) -> bool:
+    report = check_service(send, pause=lambda: time.sleep(0.5))
     for line in [json.dumps(_json(report, strict=strict))] if as_json else _lines(report, strict=strict):
         click.echo(line)
     return bool(report.failed(strict=strict))
+
+
+def _check_ledger(source: Any, send: Send, *, as_json: bool) -> bool:
+    has_failed = False
+    for one in check_ledger(source, send):
+        has_failed |= one.holds is False
+        word = {True: "passed", False: "FAILED", None: "found"}[one.holds]
+        click.echo(json.dumps(asdict(one)) if as_json else printable(f"{word:7} {one.name:24} {one.text}"))
+    return has_failed
 
 
 def _check_lines(source: str, *, as_json: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Checks what a producer writes: all faults of a file or a stream of lines, each with its line.
+"""Checks what a producer writes, all faults of a file or a stream of lines, and what a Kupo indexes.
 
 A follower stops at the first wrong event of orders, until the next reset. Here the next events are still read, so that
 one run shows all faults. What an earlier fault explains is no fault: an order that a wrong line placed cannot be
@@ -8,20 +8,31 @@ state is reported until the next reset.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, field, frozen
 
 from market_index import MarketIndexError, Pair
+from market_index.contract import Request, Response
 from market_index.wire import object_from_json
 from market_index_feeds.book_lines import Invalid, read_line
-from market_index_feeds.errors import reason_of
+from market_index_feeds.errors import FeedError, reason_of
+from market_index_feeds.feed import Feed
 from market_index_feeds.lines import Line, read_stream
 from market_index_feeds.names import STANDARD_INPUT
 from market_index_feeds.orders import DEFAULT_HISTORY, Blocks, Contradiction, Phase
 from market_index_feeds.sources import EVENTS, LINES, kind_of
+
+if TYPE_CHECKING:
+    from market_index_feeds.ledger.source import LedgerSource
+
+MAX_LAG_SLOTS: Final = 120
+"""How many seconds the index of Kupo may be behind its node."""
 
 
 @frozen
@@ -138,3 +149,42 @@ class _Events:
             yield Finding(
                 self.line, f"ends while events wait for a block (events: {self.blocks.pending})", is_warning=True
             )
+
+
+@frozen
+class LedgerFact:
+    """A fact about a Kupo, and whether it is as it must be; None if it is only counted."""
+
+    name: str
+    text: str
+    holds: bool | None = None
+
+
+def check_ledger(source: LedgerSource, send: Callable[[Request], Response]) -> Iterator[LedgerFact]:
+    """Yield the facts: version, node, lag, patterns and network, the exchanges, and the spots of the window.
+
+    Raises:
+        FeedError: It cannot be read.
+        NoResponse: It does not respond, which `send` raises.
+    """
+    response = send(Request("/health", headers={"Accept": "application/json"}))
+    try:
+        health: Mapping[str, object] = dict(json.loads(response.body))
+    except (TypeError, ValueError):
+        raise FeedError(f"the health must be JSON, got status {response.status}: is it a Kupo?") from None
+    yield LedgerFact("version", str(health.get("version")))
+    yield LedgerFact("node", f"{health.get('connection_status')}", health.get("connection_status") == "connected")
+    tip, read = health.get("most_recent_node_tip"), response.headers.get("x-most-recent-checkpoint", "")
+    if isinstance(tip, int) and read.isdecimal():
+        lag = tip - int(read)
+        yield LedgerFact("lag", f"{lag} slots behind its node", lag <= MAX_LAG_SLOTS)
+    with Feed(source) as feed:
+        index, version = feed.read(), feed.version
+        problem = None if version is None else version.problem
+        yield LedgerFact("patterns and network", problem or "all exchanges are indexed", problem is None)
+        orders = Counter(order.venue for order in (feed.venue_orders or {}).values())
+        skipped = Counter(one.venue for one in feed.skipped.values())
+        for venue in dict.fromkeys(exchange.venue for exchange in source.exchanges):
+            yield LedgerFact(venue, f"{orders[venue]} orders, {skipped[venue]} outputs skipped")
+        spots = sum(book.spot is not None for book in index.values())
+        yield LedgerFact("window", f"{source.hours} hours: {spots} of {len(index)} pairs have a spot")

@@ -16,6 +16,9 @@ from market_index.levels import MAX_LIQUIDITY
 from market_index.prices import format_price, parse_price
 from market_index.wire import Number
 
+MAX_KEPT_LEVELS: Final = 100
+"""How many levels of a side are kept for the hints. All are checked."""
+
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
 
 # A price; the text of one that is not valid; or null.
@@ -166,7 +169,8 @@ class Examination:
             price, amount = self._price(f"{place}.price", values[0]), values[1]
             if self.require(Rule.LIQUIDITY, type(amount) is int and amount >= 0, f"{place}: an integer", amount):
                 self.require(Rule.AMOUNTS, 1 <= amount <= MAX_LIQUIDITY, f"{place}: 1 to 2^64-1", amount)
-            found.append((price, amount))
+            if number < MAX_KEPT_LEVELS:
+                found.append((price, amount))
             if isinstance(price, Decimal):
                 if before is not None:
                     is_next = price <= before if order is Rule.BIDS else price >= before

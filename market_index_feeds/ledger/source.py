@@ -108,6 +108,7 @@ class LedgerSource(Source):
             window_slots=selection.hours * 3600,
             least_execution=selection.least_execution,
         )
+        self.hours: int = selection.hours
         self.point: Point | None = None
         # Why the ledger could not be read the last time, and what is wrong with it although it can be read.
         self._problem: str | None = None

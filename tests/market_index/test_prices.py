@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from market_index import InvalidPrice, MarketIndexError, PriceOutOfRange, Side, format_price, parse_price
+from market_index import InvalidPrice, PriceOutOfRange, Side, format_price, parse_price
 from market_index.errors import safe_repr
 from market_index.prices import (
     EXACT,
@@ -32,12 +32,12 @@ from tests.market_index.models import LARGEST_COEFFICIENT, MisreportingDecimal, 
 from tests.oracles import grammar
 
 
-def price_by_grammar(text: str) -> str | None:
-    """Return the canonical text of a price; None if it must be rejected."""
+def price_by_grammar(text: str) -> tuple[str | None, str]:
+    """Return the canonical text of a price; None if it must be rejected, with the rule that it breaks."""
     try:
-        return grammar.price(text)
-    except grammar.Rejected:
-        return None
+        return grammar.price(text), ""
+    except grammar.Rejected as rejected:
+        return None, str(rejected)
 
 
 def read_in_each_way(text: str) -> Decimal:
@@ -77,15 +77,31 @@ texts = st.one_of(spellings(), spellings(), invalid_price_texts(), near_texts)
 @given(texts)
 @example("7e28")  # above 10^28 and below 2^96
 @example("8e28")
-@example("1e-28")
-@example("1e-29")
+@example("1E000000000000000000000000000002")
+@example("0" * 500 + "1")
+@example("1" + "0" * 40 + "e-40")
+@example("0." + "0" * 39 + "1e40")
+@example("0." + "0" * 27 + "1" + "0" * 500)
+@example("7.9228162514264337593543950336")
+@example("1" * 29 + ".1")
+@example("1\n")
+@example("\u0661")
+@example("\ud800")
+# Formatting or converting these would take minutes or all memory.
+@example("1e1000000000")
+@example("1e-1000000000")
+@example("0e1000000000000000000000")
+@example("1e" + "9" * 30)
+@example("1" * 4_000)
 def test_a_text_is_the_price_of_the_grammar_with_one_canonical_text(text: str):
-    expected = price_by_grammar(text)
-    if expected is None:
-        with pytest.raises(InvalidPrice, match=rf", got {re.escape(safe_repr(text))}$"):
-            read_in_each_way(text)
-    else:
+    expected, rule = price_by_grammar(text)
+    if expected is not None:
         assert format(read_in_each_way(text), "f") == format_price(Decimal(text)) == expected
+        return
+    with pytest.raises(InvalidPrice) as raised:
+        read_in_each_way(text)
+    assert str(raised.value) == f"a price must {rule}, got {safe_repr(text)}"
+    assert (type(raised.value) is PriceOutOfRange) == (rule != grammar.NOT_DECIMAL)
 
 
 @given(st.lists(texts, max_size=6))
@@ -93,7 +109,7 @@ def test_a_text_is_the_price_of_the_grammar_with_one_canonical_text(text: str):
 @example(["0.5 0.25"])
 @example(["0.0000001"])
 def test_a_column_of_prices_is_parsed_like_each_price_alone(column: list[str]):
-    first_invalid = next((text for text in column if price_by_grammar(text) is None), None)
+    first_invalid = next((text for text in column if price_by_grammar(text)[0] is None), None)
     if first_invalid is None:
         found, keys = parse_prices(column)
         assert list(map(str, found)) == [str(parse_price(text)) for text in column]
@@ -116,73 +132,14 @@ def test_the_decimal_context_of_the_caller_has_no_effect(price: Decimal, precisi
     assert getcontext().prec == 28
 
 
-@pytest.mark.parametrize(
-    ("text", "canonical"),
-    [
-        ("1", "1"),
-        ("0.000011", "0.000011"),
-        ("0.0000110", "0.000011"),
-        ("1.10E-5", "0.000011"),
-        ("007.50", "7.5"),
-        (".5", "0.5"),
-        ("5.", "5"),
-        ("1e0", "1"),
-        ("1e+2", "100"),
-        ("1E000000000000000000000000000002", "100"),
-        ("1e28", "1" + "0" * 28),
-        ("1e-28", "0." + "0" * 27 + "1"),
-        (str(LARGEST_COEFFICIENT), str(LARGEST_COEFFICIENT)),
-        ("7.9228162514264337593543950335", "7.9228162514264337593543950335"),
-        ("0." + "0" * 27 + "1" + "0" * 500, "0." + "0" * 27 + "1"),
-        ("0" * 500 + "1", "1"),
-        ("1" + "0" * 40 + "e-40", "1"),
-        ("0." + "0" * 39 + "1e40", "1"),
-    ],
-)
-def test_a_price_in_range_is_read_in_any_form(text: str, canonical: str):
-    assert format_price(read_in_each_way(text)) == canonical
-
-
-NOT_DECIMAL = "be ASCII digits with an optional point and an optional exponent"
-NOT_POSITIVE = "be above 0"
-TOO_LARGE = "be below 2^96"
-TOO_FINE = "have at most 28 decimal places"
-TOO_LONG = "have a coefficient below 2^96"
-
-
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        *[(text, NOT_DECIMAL) for text in ("", ".", "e5", ".e5", "1e", "1e1.5", "1,5", "+1", "-1", " 1", "1_000")],
-        *[(text, NOT_DECIMAL) for text in ("1\n", "1.5 ", "1.50\n", "1.5X", "1XX.XX", "0x10", "NaN", "sNaN")],
-        *[(text, NOT_DECIMAL) for text in ("Infinity", "\u0661", "\uff11", "\u00b2", "1e\u0661", "\ud800")],
-        *[(text, NOT_DECIMAL) for text in ("1..", "0.5.", "1.5.0", "1.234.000", "5..0", "0.5...000", "..5")],
-        *[(text, NOT_DECIMAL) for text in ("1.2.3", "0.0.0")],
-        *[(text, NOT_POSITIVE) for text in ("0", "0.000", "0e1000000000000000000000", "0" * 40)],
-        *[(text, TOO_FINE) for text in ("1e-29", "0." + "0" * 28 + "1", "1e-1000000", "1e-1000000000")],
-        *[(text, TOO_LARGE) for text in ("1e29", "8e28", str(LARGEST_COEFFICIENT + 1), "1e1000000", "1e1000000000")],
-        *[(text, TOO_LARGE) for text in ("1e" + "9" * 30, "1" * 29 + "0", "1" * 100_000, "1" * 1_000_000)],
-        *[(text, TOO_LONG) for text in ("7.9228162514264337593543950336", "1" * 29 + ".1")],
-    ],
-)
-def test_an_invalid_price_is_rejected_with_the_rule(text: str, rule: str):
-    # Formatting or converting a number far out of range would take minutes or all memory.
-    with pytest.raises(InvalidPrice) as raised:
-        read_in_each_way(text)
-    assert str(raised.value) == f"a price must {rule}, got {safe_repr(text)}"
-    assert (type(raised.value) is PriceOutOfRange) == (rule is not NOT_DECIMAL)
-    assert isinstance(raised.value, MarketIndexError)
-    assert isinstance(raised.value, ValueError)
-
-
 @pytest.mark.decision(3)
 @pytest.mark.parametrize(
     ("value", "rule"),
     [
         *[(Decimal(text), "be finite") for text in ("NaN", "sNaN", "Infinity")],
-        *[(Decimal(text), NOT_POSITIVE) for text in ("-1", "0", "-0")],
-        *[(Decimal(text), TOO_LARGE) for text in ("1e1000000", "1e100000000", str(LARGEST_COEFFICIENT + 1))],
-        *[(Decimal(text), TOO_FINE) for text in ("1e-1000000", "1e-29")],
+        *[(Decimal(text), grammar.NOT_POSITIVE) for text in ("-1", "0", "-0")],
+        *[(Decimal(text), grammar.TOO_LARGE) for text in ("1e1000000", "1e100000000", str(LARGEST_COEFFICIENT + 1))],
+        *[(Decimal(text), grammar.TOO_FINE) for text in ("1e-1000000", "1e-29")],
     ],
 )
 def test_a_decimal_out_of_range_is_rejected_with_the_rule(value: Decimal, rule: str):
@@ -359,12 +316,15 @@ class TestToRatio:
             *[(text, NOT_RATIO) for text in ("", "/", "1/", "/2", "1/2/3", "1.5/2", "--1/2", "1/-2", "+1", "-", " 1")],
             *[(text, NOT_RATIO) for text in ("1\n", "1/2\n", "1 /2", "1_0", "١", "1/²", "NaN", "1/0x", " 1e999")],
             *[(text, NOT_RATIO) for text in ("Infinity", "e5", "1e", ".", "0x1", "1e2/3", "½", f"{'1' * 700}x")],
-            *[(text, NOT_POSITIVE) for text in ("0", "0.0", "0/7", "0" * 700, "0e5")],
-            *[(text, NOT_POSITIVE) for text in ("-1", "-1/2", "-0", "-1/0", "-.5e3", f"-{'1' * 700}", "-1e-999")],
+            *[(text, grammar.NOT_POSITIVE) for text in ("0", "0.0", "0/7", "0" * 700, "0e5")],
+            *[
+                (text, grammar.NOT_POSITIVE)
+                for text in ("-1", "-1/2", "-0", "-1/0", "-.5e3", f"-{'1' * 700}", "-1e-999")
+            ],
             *[(text, "have a denominator above 0") for text in ("1/0", "0/0", "7/000")],
             *[(Decimal(text), "be finite") for text in ("NaN", "sNaN", "-NaN", "Infinity", "-Infinity")],
-            *[(Decimal(text), NOT_POSITIVE) for text in ("0", "-0", "-1", "-0.5", "0E+5")],
-            *[(Fraction(number), NOT_POSITIVE) for number in (0, -1, -(10**5000))],
+            *[(Decimal(text), grammar.NOT_POSITIVE) for text in ("0", "-0", "-1", "-0.5", "0E+5")],
+            *[(Fraction(number), grammar.NOT_POSITIVE) for number in (0, -1, -(10**5000))],
             # Converting any of these would take minutes or all memory.
             *[(text, MANY_DIGITS) for text in ("1e1000000000", "1e-1000000000", f"1e{'9' * 5000}", "1" * 1_000_000)],
             (Decimal("1e100000000"), MANY_DIGITS),

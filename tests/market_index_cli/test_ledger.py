@@ -228,3 +228,21 @@ def test_an_exchange_of_the_user_needs_no_program(tmp_path: Path, name: str, mon
             tmp_path, name_of(kupo), "--port", 0, "--workers", 2, "--add-exchanges", f"my_exchanges:{name}"
         ) as command:
             assert len(command.service.pair_list().json["pairs"]) == 1
+
+
+def test_a_kupo_is_checked(recorded: Kupo):
+    done = invoke("check", name_of(recorded))
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["found", "version", recorded.version]
+    assert {line.split()[1] for line in lines if line.startswith("passed")} == {"node", "lag", "patterns"}
+    orders = [line.split() for line in lines if "outputs skipped" in line]
+    with open_feed(name_of(recorded)) as feed:
+        feed.read()
+        assert feed.version is not None
+        assert sum(int(words[words.index("orders,") - 1]) for words in orders) == len(feed.version.venue_orders or ())
+    with serving(Kupo(recorded.blocks, patterns=["00/*"], lag=121)) as other:
+        wrong = invoke("check", name_of(other))
+    failed = [line.split()[1] for line in wrong.stdout.splitlines() if line.startswith("FAILED")]
+    assert (wrong.returncode, failed) == (1, ["lag", "patterns"])
+    assert invoke("check", "kupo:http://127.0.0.1:9").returncode == 3

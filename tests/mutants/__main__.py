@@ -25,13 +25,18 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "mutants"
 COPIED = ("market_index", "market_index_feeds", "market_index_http", "market_index_cli", "tests")
 
+# The folders of tests that have another name than that of the module.
+FOLDERS: Final = {"market_index_feeds/checking": "feeds", "market_index_feeds/orders": "feeds"}
+
 # The modules that are mutated, and the files of their tests.
 # fmt: off
 TESTS: Final[Mapping[str, Sequence[str]]] = {
-    f"{module}.py": [f"tests/{module.rpartition('/')[0]}/test_{test}.py" for test in tests]
+    f"{module}.py": [f"tests/{FOLDERS.get(module, module.rpartition('/')[0])}/test_{test}.py" for test in tests]
     for module, tests in {
         "market_index/assets": ["assets"],
         "market_index/sorted_map": ["sorted_map", "index", "levels"],
+        "market_index/contract/bodies": ["check"],
+        "market_index/contract/probes": ["check"],
         "market_index/depth": ["depth"],
         "market_index/cip14": ["cip14"],
         "market_index/cip67": ["cip67"],
@@ -51,6 +56,8 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
         "market_index/wire/decode": ["decode"],
         "market_index/wire/encode": ["encode", "decode"],
         "market_index/wire/json_value": ["decode"],
+        "market_index_feeds/checking": ["checking"],
+        "market_index_feeds/orders": ["orders", "order_events", "checking"],
         "market_index_http/responses": ["bodies", "contract"],
     }.items()
 }

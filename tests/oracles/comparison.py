@@ -24,10 +24,11 @@ def compared(
 
     An undocumented exception is raised.
     """
+    wanted, rule = None, ""
     try:
         wanted = read_by_grammar(value)
-    except grammar.Rejected:
-        wanted = None
+    except grammar.Rejected as rejected:
+        rule = str(rejected)
     try:
         result = read(value)
     except documented as error:
@@ -36,6 +37,7 @@ def compared(
         assert_equal(fields(result), wanted)
         return result
     assert message.isprintable(), f"the message is not printable: {message!r}"
+    assert rule in message, f"the message must have {rule!r}, got {message!r}"
     assert_equal(None, wanted)
     return None
 

@@ -17,6 +17,12 @@ DIGITS: Final = "0123456789"
 HEX_DIGITS: Final = "0123456789abcdefABCDEF"
 MAX_LIQUIDITY: Final = 2**64 - 1
 
+NOT_DECIMAL: Final = "be ASCII digits with an optional point and an optional exponent"
+NOT_POSITIVE: Final = "be above 0"
+TOO_LARGE: Final = "be below 2^96"
+TOO_FINE: Final = "have at most 28 decimal places"
+TOO_LONG: Final = "have a coefficient below 2^96"
+
 Asset: TypeAlias = tuple[bytes, bytes]
 """Policy id and asset name; both are empty for ADA."""
 
@@ -33,7 +39,7 @@ Info: TypeAlias = tuple[Asset, Asset, str | None]
 
 
 class Rejected(Exception):
-    """The text must be rejected."""
+    """The text must be rejected. The argument is the rule that it breaks, in the words of the errors."""
 
 
 # Assets: decisions 6, 7 and 8
@@ -43,13 +49,15 @@ def asset(text: str) -> Asset:
     """Read `ADA` or `<policy id>:<asset name>`."""
     if text == "ADA":
         return ADA
-    if text.count(":") != 1:
-        raise Rejected
-    return token(*text.split(":"))
+    if ":" not in text:
+        raise Rejected("an asset identifier must be ADA or policy:name in hex")
+    return token(*text.split(":", 1))
 
 
 def asset_of_unit(text: str) -> Asset:
     """Read `lovelace`, or a policy id and an asset name without a separator."""
+    if text != "lovelace" and (separator := next((one for one in ":." if one in text), None)):
+        raise Rejected(f"a unit must not have a {'colon' if separator == ':' else 'dot'}")
     return ADA if text == "lovelace" else token(text[:56], text[56:])
 
 
@@ -57,15 +65,21 @@ def asset_of_dotted(text: str) -> Asset:
     """Read `lovelace` or `<policy id>.<asset name>`; the dot before an empty name is optional."""
     if text == "lovelace":
         return ADA
-    if text.count(".") > 1:
-        raise Rejected
-    policy_id, *names = text.split(".")
-    return token(policy_id, "".join(names))
+    if ":" in text:
+        raise Rejected("the separator must be a dot, not a colon")
+    return token(*text.split(".", 1)) if "." in text else token(text, "")
 
 
 def token(policy_id: str, name: str) -> Asset:
-    if len(policy_id) != 56 or len(name) > 64 or len(name) % 2 or set(policy_id + name) - set(HEX_DIGITS):
-        raise Rejected
+    if len(policy_id) != 56:
+        raise Rejected(f"the policy id must have 56 digits, got {len(policy_id)}:")
+    if len(name) > 64:
+        raise Rejected(f"the asset name must have at most 64 digits, got {len(name)}:")
+    if len(name) % 2:
+        raise Rejected(f"the asset name must have an even number of digits, got {len(name)}:")
+    for part, digits in (("policy id", policy_id), ("asset name", name)):
+        if set(digits) - set(HEX_DIGITS):
+            raise Rejected(f"the {part} must be hexadecimal")
     return octets(policy_id), octets(name)
 
 
@@ -88,18 +102,22 @@ def price(text: str) -> str:
     whole, _, fraction = mantissa.partition(".")
     digits = whole + fraction
     if not digits or set(digits) - set(DIGITS):
-        raise Rejected
+        raise Rejected(NOT_DECIMAL)
+    if not digits.strip("0"):
+        raise Rejected(NOT_POSITIVE)
     # With such an exponent no text is a price, and the power would take long to compute.
     if abs(exponent) > len(text) + 100:
-        raise Rejected
+        raise Rejected(TOO_LARGE if exponent > 0 else TOO_FINE)
     value = Fraction(int(digits)) * Fraction(10) ** (exponent - len(fraction))
+    if value >= 2**96:
+        raise Rejected(TOO_LARGE)
     for places in range(29):
         coefficient = value * 10**places
         if coefficient.denominator == 1:
-            if not 0 < coefficient < 2**96:
-                raise Rejected
+            if coefficient >= 2**96:
+                raise Rejected(TOO_LONG)
             return fixed_point(int(coefficient), places)
-    raise Rejected
+    raise Rejected(TOO_FINE)
 
 
 def split_exponent(text: str) -> tuple[str, int]:
@@ -112,7 +130,7 @@ def split_exponent(text: str) -> tuple[str, int]:
     if digits[:1] in {"+", "-"}:
         digits = digits[1:]
     if not digits or set(digits) - set(DIGITS):
-        raise Rejected
+        raise Rejected(NOT_DECIMAL)
     exponent = int(digits.lstrip("0")[:9] or "0")
     return text[:at], -exponent if is_negative else exponent
 

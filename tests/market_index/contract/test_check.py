@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from market_index.contract import LimitReached, NoResponse, Outcome, Request, Response, Rule, check
-from tests.market_index.contract.double import PAIR_LIST, Double, Planted
+from tests.market_index.contract.double import PAIR_LIST, SNEK, Double, Planted
 from tests.market_index.contract.planted import BY_ALL_DECISIONS, CORRECT, PLANTED
 
 
@@ -19,6 +23,10 @@ def planted(plant: Planted) -> Double:
 def test_a_planted_fault_is_found(rule: Rule, name: str):
     (result,) = [one for one in check(planted(PLANTED[rule][name])).results if one.rule is rule]
     assert result.faults, "the rule holds"
+    for fault in result.faults:
+        assert str(fault.request).startswith(("GET /", "HEAD /", "PROPFIND /"))
+        assert fault.came
+        assert not {"None:", "None."} & set(fault.expected.split()[:1]), "it has no place"
     assert result.outcome(strict=True) is (Outcome.FAILED if rule.binds(strict=True) else Outcome.WARNING)
     assert result.outcome() is (Outcome.FAILED if rule.binds(strict=False) else Outcome.WARNING)
 
@@ -88,6 +96,32 @@ def test_a_difference_is_asked_again_after_pauses():
     assert not pauses
     check(planted(PLANTED[Rule.SPOT]["stale"]), pause=lambda: pauses.append(True))
     assert pauses
+
+
+BODIES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["ADA", SNEK, "0.5", "", "\ud800"]),
+    lambda one: (
+        st.lists(one, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["pairs", "base", "quote", "last_spot", "spot", "bids", "asks", "price", "error"]), one
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(BODIES, st.binary(max_size=4), st.sampled_from([200, 304, 404, 500]))
+def test_no_body_ends_a_check_with_an_exception(value: object, garbage: bytes, status: int):
+    double = Double()
+
+    def send(request: Request) -> Response:
+        found = double(request)
+        body = json.dumps(value).encode() + garbage
+        return (
+            found if request.target == PAIR_LIST and len(double.requests) % 2 else Response(status, {"etag": "x"}, body)
+        )
+
+    check(send, max_requests=150)
 
 
 def test_a_large_index_does_not_need_more_requests():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Callable
@@ -21,15 +22,17 @@ from market_index import (
     InvalidPrice,
     MarketIndexError,
     OrderBook,
+    PairInfo,
     PriceOutOfRange,
     wire,
 )
 from market_index.errors import safe_repr
 from market_index.levels import by_price
 from market_index.strategies import level_changes, order_books, prices
+from tests.conftest import RECORDED
 from tests.market_index.wire.texts import BOOK, LIST, PAIR, TOKEN, encoded
 from tests.oracles import grammar
-from tests.oracles.comparison import book_fields, compared
+from tests.oracles.comparison import asset_fields, book_fields, compared, spot_text
 
 SNIPPETS = [
     *'{}[]:,"\\0179.-+eE \n\t\x00\ufeff\u0661',
@@ -65,6 +68,33 @@ def test_a_text_is_the_book_of_the_independent_grammar(
         text.encode(),
         MarketIndexError,
     )
+
+
+def test_recorded_books_are_those_of_the_grammar():
+    lines = gzip.decompress((RECORDED / "order-books.ndjson.gz").read_bytes()).splitlines()
+    for line in lines[::40]:
+        compared(wire.order_book_from_json, grammar.order_book, book_fields, line, MarketIndexError)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            *[st.sampled_from(["ADA", TOKEN, TOKEN.upper(), "ada", 7])] * 2, st.sampled_from([None, "0.50", "0", 1])
+        ),
+        max_size=3,
+    ),
+    st.data(),
+)
+def test_a_text_is_the_pair_list_of_the_independent_grammar(infos: list[tuple[object, ...]], data: st.DataObject):
+    keys = ("base", "quote", "last_spot")
+    text = json.dumps({"pairs": [dict(zip(keys, info, strict=True)) for info in infos]})
+    at = data.draw(st.integers(0, len(text)))
+    text = text[:at] + data.draw(st.sampled_from(["", *SNIPPETS])) + text[at:]
+
+    def fields(found: tuple[PairInfo, ...]) -> list[grammar.Info]:
+        return [(asset_fields(one.base), asset_fields(one.quote), spot_text(one.last_spot)) for one in found]
+
+    compared(wire.pair_list_from_json, grammar.pair_list, fields, text.encode(), MarketIndexError)
 
 
 @pytest.mark.parametrize("places", [4, 9])
