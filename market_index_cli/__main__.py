@@ -28,6 +28,8 @@ def run() -> None:
         sys.exit(2)
     with output_errors():
         signal.signal(signal.SIGINT, interrupt)
+        # Process 1 of a container ignores a signal without a handler. Commands that have more to end replace this one.
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
         main(prog_name="market-index")
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from io import BufferedWriter, RawIOBase, TextIOWrapper
+from typing import Any, Final
 
 import click
 
@@ -36,18 +39,55 @@ class Failed(click.ClickException):
         self.exit_code = exit_code  # type: ignore[misc]  # click declares it for the class
 
 
+class OutputFailed(Exception):
+    """Standard output cannot be written. No `OSError`: an error of the output is no error of an input."""
+
+
+class _Output(RawIOBase):
+    """Standard output that writes all bytes, or raises `OutputFailed`.
+
+    Without a buffer (`PYTHONUNBUFFERED`), Python ignores that a disk took only a part. A pipe that another process has
+    set to non-blocking takes only what it has room for.
+    """
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 1
+
+    def isatty(self) -> bool:
+        return os.isatty(1)
+
+    def write(self, content: Any) -> int:
+        left = memoryview(content).cast("B")
+        while left:
+            try:
+                left = left[os.write(1, left) :]
+            except BlockingIOError:
+                select.select([], [1], [])
+            except OSError as error:
+                raise OutputFailed(error.errno, error.strerror) from None
+        return len(content)
+
+
 @contextmanager
 def output_errors() -> Iterator[None]:
-    """End with one line and `EXIT_FEED` if standard output cannot be written, or another system call fails.
-
-    click itself handles a closed pipe: it ends the command with 1, without a message.
-    """
+    """Write all of standard output, or end: with 1 if its reader has gone, else with one line and `EXIT_FEED`."""
+    stdout = sys.stdout
+    sys.stdout = TextIOWrapper(
+        BufferedWriter(_Output()), stdout.encoding, stdout.errors, line_buffering=stdout.line_buffering
+    )
     try:
         yield
-    except OSError as error:
+    except (OSError, OutputFailed) as error:
         # What is buffered would be written again at the exit of the interpreter, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        click.echo(f"Error: input or output failed: {error.strerror or error}", err=True)
+        number, reason = error.args if isinstance(error, OutputFailed) else (None, error.strerror or error)
+        if number == errno.EPIPE:
+            sys.exit(EXIT_ABSENT)
+        what = "input or output failed" if number is None else "standard output cannot be written"
+        click.echo(f"Error: {what}: {reason}", err=True)
         sys.exit(EXIT_FEED)
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from market_index import wire
 from market_index_feeds import open_feed
-from tests.command import BOOK, COMMAND, SAMPLE, invoke
+from tests.command import BOOK, COMMAND, SAMPLE, invoke, started
 from tests.waiting import DEADLINE_SECONDS
 
 RUN = """
@@ -77,16 +80,55 @@ def test_one_line_names_the_extra_that_is_missing(missing: str, command: str, us
 def test_a_full_output_is_exit_code_3(store: Path):
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run([COMMAND, "publish", store, SAMPLE], stdout=full, stderr=-1, text=True, check=False)
-    assert (done.returncode, done.stderr) == (3, "Error: input or output failed: No space left on device\n")
+    assert (done.returncode, done.stderr) == (3, "Error: standard output cannot be written: No space left on device\n")
     assert len(open_feed(store).read()) == 13
 
 
-def test_a_reader_that_closes_the_output_is_exit_code_1_without_a_message():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_that_is_cut_is_exit_code_3(tmp_path: Path, unbuffered: str):
+    """Without a buffer, Python ignores that a disk took only a part."""
+    limited = ["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", str(COMMAND), "dump", str(SAMPLE)]
+    with (tmp_path / "books").open("wb") as file:
+        environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+        done = subprocess.run(limited, stdout=file, stderr=-1, text=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (3, "Error: standard output cannot be written: File too large\n")
+    assert (tmp_path / "books").stat().st_size < SAMPLE.stat().st_size
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_pipe_that_does_not_block_gets_the_whole_output(unbuffered: str):
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen([COMMAND, "dump", SAMPLE], stdout=writing, env=environment) as process:
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            lines = pipe.read().splitlines()
+    assert process.returncode == 0
+    assert [wire.order_book_from_json(one) for one in lines[:-1]] == [*open_feed(SAMPLE).read().values()]
+
+
+@pytest.mark.parametrize("words", [("pairs", SAMPLE), ("publish", "STORE", "-", "--acknowledge")])
+def test_a_reader_that_closes_the_output_is_exit_code_1_and_no_error_of_the_input(store: Path, words: tuple[Any, ...]):
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([COMMAND, "pairs", SAMPLE], stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    command = [COMMAND, *(store if word == "STORE" else word for word in words)]
+    with SAMPLE.open("rb") as books:
+        done = subprocess.run(command, stdin=books, stdout=writing, stderr=-1, text=True, check=False)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr.replace(f"{store}: 13 order books published, revision 1\n", "")) == (1, "")
+
+
+@pytest.mark.parametrize("command", ["pairs", "dump", "orders", "book"])
+def test_a_signal_ends_a_command_that_reads_also_as_process_1_of_a_container(tmp_path: Path, command: str):
+    """The kernel ignores a signal of process 1 that has no handler."""
+    os.mkfifo(fifo := tmp_path / "fifo")
+    words = [command, f"orders:{fifo}", *(["ADA", "SNEK"] if command == "book" else [])]
+    # The file opens once the command reads it.
+    with started(tmp_path / "errors", COMMAND, *words) as running, fifo.open("wb"):
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(DEADLINE_SECONDS) == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize(
