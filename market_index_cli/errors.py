@@ -76,7 +76,7 @@ def output_errors() -> Iterator[None]:
     """Write all of standard output, or end: with 1 if its reader has gone, else with one line and `EXIT_FEED`."""
     stdout = sys.stdout
     sys.stdout = TextIOWrapper(
-        BufferedWriter(_Output()), stdout.encoding, stdout.errors, line_buffering=stdout.line_buffering
+        BufferedWriter(_Output()), stdout.encoding, stdout.errors, line_buffering=bool(stdout.line_buffering)
     )
     try:
         yield

@@ -10,8 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from market_index import AssetId, InvalidAssetId, Pair, PairNotFound
-from market_index_http.queries import parameter, require_small
+from market_index import AssetId, Pair, PairNotFound
+from market_index_http.queries import asset, parameter, require_small
 from market_index_http.responses import Body, error_response
 from market_index_http.snapshots import Snapshot, Snapshots
 
@@ -65,7 +65,9 @@ def order_book(snapshot: Snapshot, scope: Scope) -> Body:
     try:
         body = snapshot.order_book(pair)
     except PairNotFound:
-        raise HTTPException(404, f"Pair {base}/{quote} not found") from None
+        reverse = Pair(quote_asset, base_asset)
+        hint = f"; its reverse is tracked: {reverse}" if reverse in snapshot.index else ""
+        raise HTTPException(404, f"Pair {base}/{quote} not found{hint}") from None
     if (base, quote) != (str(base_asset), str(quote_asset)):
         return snapshot.spelled(body, pair, base, quote)
     # Only these two spellings, so that a client cannot fill the cache: it has at most two entries for each pair.
@@ -81,7 +83,4 @@ def _asset(parameters: QueryParams, name: str) -> tuple[str, AssetId]:
     if not text:
         fault = "is missing" if text is None else "must not be empty, got ''"
         raise HTTPException(400, f"Query parameter '{name}' {fault}")
-    try:
-        return text, AssetId.parse(text)
-    except InvalidAssetId as error:
-        raise HTTPException(400, f"Query parameter '{name}': {error}") from None
+    return text, asset(name, text)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
+from market_index import AssetId, InvalidAssetId
 from market_index.errors import safe_repr
 
 MAX_TARGET_BYTES: Final = 8 * 1024
@@ -36,3 +38,19 @@ def parameter(parameters: QueryParams, name: str) -> str | None:
     if len(values) > 1:
         raise HTTPException(400, f"Query parameter '{name}' must be given once, got {safe_repr(values)}")
     return values[0] if values else None
+
+
+def asset(name: str, text: str) -> AssetId:
+    """Return the asset that a text of a query parameter identifies.
+
+    Raises:
+        HTTPException: It is not an identifier. The message has the identifier if another spelling of one was sent.
+    """
+    try:
+        return AssetId.parse(text)
+    except InvalidAssetId as error:
+        reason = str(error)
+    for read in (AssetId.from_unit, AssetId.from_dotted):
+        with suppress(InvalidAssetId):
+            reason = f"the identifier of this asset is {read(text)}, got {safe_repr(text)}"
+    raise HTTPException(400, f"Query parameter '{name}': {reason}")

@@ -12,9 +12,9 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from market_index import AssetId, InvalidAssetId, LiveIndex, Pair
+from market_index import LiveIndex, Pair
 from market_index.errors import safe_repr
-from market_index_http.queries import parameter, require_small
+from market_index_http.queries import asset, parameter, require_small
 from market_index_http.responses import error_response
 from market_index_http.routes import exact_route
 from market_index_http.snapshots import require_live
@@ -123,7 +123,4 @@ def _pair_of(text: str) -> Pair:
     base, slash, quote = text.partition("/")
     if not slash:
         raise HTTPException(400, f"Query parameter 'pairs': a pair must be BASE/QUOTE, got {safe_repr(text)}")
-    try:
-        return Pair(AssetId.parse(base), AssetId.parse(quote))
-    except InvalidAssetId as error:
-        raise HTTPException(400, f"Query parameter 'pairs': {error}") from None
+    return Pair(asset("pairs", base), asset("pairs", quote))

@@ -61,7 +61,9 @@ def expected(books: Mapping[str, OrderBook], freshness: Freshness, asked: Asked)
     canonical = [text if text == "ADA" else text.lower() for text in found.values()]
     book = books.get("/".join(canonical))
     if book is None:
-        return Expected(404, error=f"Pair {found['base']}/{found['quote']} not found")
+        reverse = "/".join(reversed(canonical))
+        hint = f"; its reverse is tracked: {reverse}" if reverse in books else ""
+        return Expected(404, error=f"Pair {found['base']}/{found['quote']} not found{hint}")
     sides = {
         name: [
             {"price": price(level.price), "accumulated_liquidity": level.accumulated_liquidity}

@@ -245,6 +245,19 @@ def error_message(answer: HttpResponse, status: int) -> str:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
+        # Other spellings of an asset are not read, but the message has the identifier.
+        *(
+            (
+                f"?base={spelling}&quote=ADA",
+                f"Query parameter 'base': the identifier of this asset is {identifier}, got ",
+            )
+            for spelling, identifier in (
+                ("lovelace", "ADA"),
+                (f"{'ab' * 28}534e454b", f"{'ab' * 28}:534e454b"),
+                (f"{'AB' * 28}.534e454b", f"{'ab' * 28}:534e454b"),
+                ("ab" * 28, f"{'ab' * 28}:"),
+            )
+        ),
         ("", "Query parameter 'base' is missing"),
         ("?base=ADA", "Query parameter 'quote' is missing"),
         ("?base=&quote=ADA", "Query parameter 'base' must not be empty, got ''"),
