@@ -86,8 +86,9 @@ def output_errors() -> Iterator[None]:
         number, reason = error.args if isinstance(error, OutputFailed) else (None, error.strerror or error)
         if number == errno.EPIPE:
             sys.exit(EXIT_ABSENT)
-        what = "input or output failed" if number is None else "standard output cannot be written"
-        click.echo(f"Error: {what}: {reason}", err=True)
+        is_output = number is not None
+        message = f"standard output cannot be written: {reason}" if is_output else f"input or output failed: {reason}"
+        click.echo(f"Error: {message}", err=True)
         sys.exit(EXIT_FEED)
 
 

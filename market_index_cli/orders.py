@@ -17,7 +17,7 @@ from market_index_cli.errors import EXIT_FEED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import pair_of
 from market_index_cli.options import ADD_EXCHANGES, FEED, HEADERS, TOKENS, opened
-from market_index_cli.tokens import Display, tokens_of
+from market_index_cli.tokens import display_of
 from market_index_feeds import VenueOrder, Version
 
 ORDER_COLUMNS: Final = (
@@ -67,7 +67,7 @@ def orders(
     if skipped and base is not None:
         raise click.UsageError("--skipped lists the outputs of all pairs: leave out BASE and QUOTE")
     log_plainly()
-    display = Display(tokens_of(source, tokens))
+    display = display_of(source, tokens, headers, is_exact=True)
     with feed_errors(), opened(source, headers, add_exchanges=add_exchanges) as feed, loading(feed.name) as progress:
         index = feed.read(progress)
     version = feed.version

@@ -24,11 +24,16 @@ from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, Faile
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import containing, exact_pair, pair_of
 from market_index_cli.options import BASE, FEED, HEADERS, JSON, QUOTE, TOKENS, opened
-from market_index_cli.tokens import NO_VALUE, Display, tokens_of
+from market_index_cli.tokens import NO_VALUE, Display, display_of
 from market_index_feeds import Feed
 
 _TERMINAL_DEPTH: Final = 15
 """The default number of levels per side on a terminal."""
+
+_FIXED_LINES: Final = 13
+"""The most lines of a book on a terminal beside its levels, and the one of the cursor."""
+
+_HOME, _END_OF_LINE, _END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 _OpenSource: TypeAlias = Callable[[], Feed]
 
@@ -50,7 +55,7 @@ def pairs(source: str, *, text: str, headers: Path | None, tokens: Path | None, 
     The minter of an asset chooses its name: only the identifier is unique. In a pipe, tabs separate the columns.
     """
     log_plainly()
-    display = Display(tokens_of(source, tokens), not sys.stdout.isatty())
+    display = display_of(source, tokens, headers, is_exact=not sys.stdout.isatty())
     with feed_errors(), opened(source, headers) as feed:
         index = containing(text, _read(feed), display)
     if text and not index:
@@ -104,21 +109,25 @@ def book(
     """
     log_plainly()
     is_terminal = sys.stdout.isatty() and not as_json
-    display = Display(tokens_of(source, tokens), not sys.stdout.isatty())
+    display = display_of(source, tokens, headers, is_exact=not sys.stdout.isatty())
     before, separator = list[str](), list[str]()
     with feed_errors(), suppress(KeyboardInterrupt) if watch else nullcontext():
         for pair, index in (_watched if watch else _once)(partial(opened, source, headers), base, quote, display):
             found = index.get(pair)
-            lines = [] if found is None else _lines(found, depth, display, as_json=as_json)
+            if watch and is_terminal and depth is None:
+                most = max((shutil.get_terminal_size().lines - _FIXED_LINES) // 2, 1)
+                lines = [] if found is None else _lines(found, min(most, _TERMINAL_DEPTH), display, as_json=False)
+            else:
+                lines = [] if found is None else _lines(found, depth, display, as_json=as_json)
             if lines == before:
                 continue
             before = lines
             if found is None:
                 click.echo(f"Pair {pair} not found", err=True)
             elif is_terminal:
-                if watch:
-                    click.clear()
-                _print([*lines, *terminal.freshness_lines(index.freshness)])
+                shown = [*lines, *terminal.freshness_lines(index.freshness)]
+                # Each line replaces the one before it: to clear the screen first would flicker.
+                _print([f"{_HOME}{f'{_END_OF_LINE}{chr(10)}'.join(shown)}{_END_OF_SCREEN}"] if watch else shown)
             elif watch and not as_json:
                 _print([*separator, f"as_of\t{index.as_of or NO_VALUE}", *lines])
                 separator = [""]

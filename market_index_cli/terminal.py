@@ -10,32 +10,37 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
 from itertools import accumulate, pairwise
 from typing import Final
-from unicodedata import combining, east_asian_width
+from unicodedata import category, combining, east_asian_width
 
 from click import style
 
 from market_index import AssetId, Freshness, OrderBook, Side
-from market_index_cli.tokens import EXACT, Display, percent, shortened
+from market_index_cli.tokens import EXACT, SMALLEST, Display, percent, shortened
 
 _BAR_WIDTH: Final = 40
 _HEADINGS: Final = ("pair", "spot", "best bid", "best ask", "spread", "bids", "asks", "base", "quote")
 _FACTS: Final = len(_HEADINGS) - 2
+_COLUMN_COUNTS: Final = (len(_HEADINGS), _FACTS, _FACTS - 2, _FACTS - 3)
+"""The columns for narrower and narrower terminals: without identifiers, numbers of levels, and the spread."""
+
 _IDENTIFIERS: Final = "A pipe has whole identifiers: market-index pairs FEED | cat"
+_IN_SMALLEST_UNITS: Final = f"{SMALLEST} in smallest units: the decimals are not known"
 _CROSSED: Final = "In yellow, with a spread of zero or less: locked or crossed."
 
 
 def pair_table(books: Collection[OrderBook], display: Display, columns: int) -> Iterator[str]:
-    """Yield the lines of a table of pairs. Short identifiers are shown if the terminal has room for them."""
+    """Yield the lines of a table of pairs, with as many columns as the terminal has room for."""
     rows = [*pair_rows(books, display, shortened)]
-    lines = _justified(rows)
-    if max(map(_width, lines)) > columns:
-        lines = _justified([row[:_FACTS] for row in rows])
+    tables = [_justified([row[:count] for row in rows]) for count in _COLUMN_COUNTS]
+    lines = next((table for table in tables if max(map(_width, table)) <= columns), tables[-1])
     yield style(lines[0], bold=True)
     are_crossed = [book.is_crossed or book.is_locked for book in books]
     for line, is_crossed in zip(lines[1:], are_crossed, strict=True):
         yield style(line, fg="yellow") if is_crossed else line
     if any(are_crossed):
         yield style(_CROSSED, dim=True)
+    if any(SMALLEST in row[0] for row in rows):
+        yield style(_IN_SMALLEST_UNITS, dim=True)
     yield style(_IDENTIFIERS, dim=True)
 
 
@@ -150,7 +155,8 @@ def _justified(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _width(text: str) -> int:
-    """Return the width of a text in columns: two for a wide character, zero for a combining one."""
+    """Return the width of a text in columns: two for a wide character, zero for a combining or invisible one."""
     if text.isascii():
         return len(text)
-    return sum(0 if combining(one) else 2 if east_asian_width(one) in {"W", "F"} else 1 for one in text)
+    visible = [one for one in text if not combining(one) and category(one) != "Cf"]
+    return sum(2 if east_asian_width(one) in {"W", "F"} else 1 for one in visible)

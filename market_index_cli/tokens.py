@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import aclosing, suppress
 from decimal import ROUND_DOWN, ROUND_HALF_UP, ROUND_UP, Context, Decimal
 from pathlib import Path
 from typing import Final
+from unicodedata import bidirectional
 
 import click
 from attrs import frozen
 
 from market_index import ADA, AssetId, InvalidOrderBook, OrderBook, Pair, PriceLevel, Side
-from market_index.display import Tokens
+from market_index.display import Token, Tokens
+from market_index.errors import MarketIndexError
 from market_index_cli.console import counted
+from market_index_cli.options import headers_of
+from market_index_feeds import FeedError
 from market_index_feeds.recording import SAMPLE, sample_tokens
 
 NO_VALUE: Final = "-"
+_SERVICES: Final = ("http://", "https://")
+SMALLEST: Final = "*"
+"""Follows the name of an asset that counts in smallest units, beside assets in whole units."""
 
 
-def tokens_of(source: str, path: Path | None) -> Tokens | None:
-    """Return the tokens of a file or folder; without one, those of the sample for the feed `sample:`, else None.
+def tokens_of(source: str, path: Path | None, headers: Path | None = None) -> Tokens | None:
+    """Return the tokens of a file or folder; without one, those of `sample:` or of a service, else None.
 
     It says on standard error how many entries were left out.
 
     Raises:
         click.BadParameter: The file or folder cannot be read, or has no entries.
     """
+    if path is None and source.startswith(_SERVICES):
+        return _tokens_of_service(source, headers_of(headers))
     if path is None:
         return sample_tokens() if source == SAMPLE else None
     try:
@@ -41,6 +54,26 @@ def tokens_of(source: str, path: Path | None) -> Tokens | None:
         click.echo(f"{path}: {count} left out; {tokens.rejected[0]}", err=True)
     return tokens
 
+
+def _tokens_of_service(url: str, headers: Mapping[str, str]) -> Tokens | None:
+    """Return the tokens that `serve` has at `/tokens`; None if it has no registry, or is another service."""
+    from market_index_feeds.http import Address, Client  # noqa: PLC0415  # only a service needs httpx
+
+    async def requested() -> bytes:
+        async with aclosing(Client(Address(url, headers))) as client:
+            response = await client.get("/tokens", {}, seconds=_TOKENS_SECONDS, max_bytes=_MAX_TOKENS_BYTES)
+        return response.body
+
+    with suppress(FeedError, MarketIndexError, ValueError, LookupError, TypeError):
+        content = json.loads(asyncio.run(requested()))
+        rows = [one for one in content["tokens"] if one["id"] != str(ADA)]
+        if content["has_registry"]:
+            return Tokens([Token(AssetId.parse(one["id"]), one["name"], decimals=one["decimals"]) for one in rows])
+    return None
+
+
+_TOKENS_SECONDS: Final = 20.0
+_MAX_TOKENS_BYTES: Final = 16 * 1024 * 1024
 
 _DIGITS: Final = 6
 _LEVEL_DIGITS: Final = 9
@@ -72,6 +105,8 @@ class Display:
 
     tokens: Tokens | None = None
     is_exact: bool = True
+    in_whole_units: bool = True
+    """Whether numbers are in the units of the tokens. Otherwise these only name the assets."""
 
     def grouped(self, book: OrderBook) -> OrderBook:
         """Return a book with its prices as they are shown."""
@@ -85,7 +120,7 @@ class Display:
 
     def units(self, pair: Pair) -> str:
         """Return in which units the prices and amounts of a pair are shown."""
-        if self.tokens is None:
+        if self.tokens is None or not self.in_whole_units:
             return "in the smallest units of both"
         return self.tokens.units(pair.base, pair.quote)
 
@@ -100,7 +135,17 @@ class Display:
 
     def pair_name(self, pair: Pair) -> str:
         """Return the names of both assets of a pair, such as `SNEK/ADA`."""
-        return f"{self.name(pair.base)}/{self.name(pair.quote)}"
+        return "/".join(map(self._shown_name, (pair.base, pair.quote)))
+
+    def _shown_name(self, asset: AssetId) -> str:
+        """Return a name for a terminal: isolated if its letters run from right to left, marked without whole units."""
+        name = self.name(asset)
+        if self.is_exact:
+            return name
+        if any(bidirectional(one) in {"R", "AL"} for one in name):
+            name = f"\u2068{name}\u2069"
+        is_smallest = self.tokens is not None and self.tokens.decimals(asset) is None
+        return f"{name}{SMALLEST if is_smallest else ''}"
 
     def level_price(self, pair: Pair, level: PriceLevel | None, side: Side) -> str:
         """Return the text of the price of a level: bids down, asks up; a dash if there is none."""
@@ -117,13 +162,24 @@ class Display:
     def _price(self, pair: Pair, price: Decimal | None, digits: int, rounding: str) -> str:
         if price is None:
             return NO_VALUE
-        number = price if self.tokens is None else self.tokens.human_price(pair, price)
+        tokens = self.tokens if self.in_whole_units else None
+        number = price if tokens is None else tokens.human_price(pair, price)
         return format(number, "f") if self.is_exact else _fitting(_rounded(number, digits, rounding))
 
     def amount(self, asset: AssetId, amount: int | Decimal) -> str:
         """Return the text of an amount, or of the value of levels in the quote asset; both in smallest units."""
-        number = Decimal(amount) if self.tokens is None else self.tokens.human_amount(asset, amount)
+        tokens = self.tokens if self.in_whole_units else None
+        number = Decimal(amount) if tokens is None else tokens.human_amount(asset, amount)
         return format(number.normalize(EXACT), "f") if self.is_exact else _readable(number)
+
+
+def display_of(source: str, tokens: Path | None, headers: Path | None, *, is_exact: bool) -> Display:
+    """Return how a command shows a feed.
+
+    For programs, the tokens of a service are names alone: its operator could change the units of their numbers.
+    """
+    is_service = tokens is None and source.startswith(_SERVICES)
+    return Display(tokens_of(source, tokens, headers), is_exact, in_whole_units=not (is_service and is_exact))
 
 
 def percent(part: Decimal, whole: Decimal) -> str:

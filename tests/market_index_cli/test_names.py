@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from market_index import ADA, AssetId, OrderBook, Pair, wire
+from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
+from market_index.display import Tokens
 from market_index_feeds import open_store
+from tests.apps import composed
 from tests.command import BOOK, COMMAND, SAMPLE, invoke
+from tests.page import app_with_page
+from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
 
 IUSD = AssetId.parse(BOOK["quote"])
@@ -94,6 +98,22 @@ def test_with_a_registry_names_and_numbers_are_those_of_people(registry: Path, t
     assert "250.5" in invoke("book", twins, FIRST, "ADA", "--tokens", registry, "--json").stdout
 
 
+def test_the_tokens_of_a_service_name_its_assets_and_a_pipe_has_its_smallest_units(registry: Path):
+    live = LiveIndex([wire.order_book_from_json(json.dumps(BOOK).encode())])
+    tokens = Tokens.from_json(
+        *[path.read_bytes() for path in ([registry] if registry.is_file() else registry.iterdir())]
+    )
+    with served(app_with_page(live, tokens=tokens)) as service:
+        url = f"http://127.0.0.1:{service.port}"
+        assert json.loads(invoke("book", url, "ada", "usdi", "--json").stdout) == BOOK
+        first = invoke("book", url, "ada", "usdi").stdout.splitlines()[-1].split("\t")
+        assert first[2] == str(BOOK["bids"][-1]["accumulated_liquidity"])
+        assert invoke("pairs", url).stdout.splitlines()[1].startswith("ADA/USDI f66d78b4\t")
+    # Another service has no names.
+    with served(composed(live)) as service:
+        assert invoke("pairs", f"http://127.0.0.1:{service.port}").stdout.splitlines()[1].startswith("ADA/iUSD\t")
+
+
 def test_a_book_is_drawn_again_at_the_same_place_when_it_changes(store: Path):
     pair, other = Pair(FIRST, ADA), Pair(SECOND, ADA)
     ours, theirs = os.openpty()
@@ -103,7 +123,8 @@ def test_a_book_is_drawn_again_at_the_same_place_when_it_changes(store: Path):
         nonlocal output
         while f"spot {spot}\x1b".encode() not in output:
             output += os.read(ours, 65536)
-        return output.count(b"\x1b[2J") == spot
+        # It is drawn over the last one: to clear the screen would flicker.
+        return output.count(b"\x1b[H") == spot and b"\x1b[2J" not in output
 
     with open_store(store) as publishing:
         publishing.publish(OrderBook(pair, spot="1"))

@@ -69,8 +69,11 @@ def test_a_table_has_one_row_per_book_and_every_exact_price(books: list[OrderBoo
     if any(book.is_crossed or book.is_locked for book in books):
         assert lines.pop() == "In yellow, with a spread of zero or less: locked or crossed."
     assert len(lines) == 1 + len(books)
-    narrow, wide = ([unstyle(line) for line in terminal.pair_table(books, PLAIN, width)] for width in (0, 1000))
-    assert lines == (wide if max(map(len, wide[: len(lines)])) <= columns else narrow)[: len(lines)]
+    # As many columns as there is room for, but always the pair, its spot and its best prices.
+    assert "best ask" in lines[0]
+    assert max(map(len, lines)) <= columns or "spread" not in lines[0]
+    wide = [unstyle(line) for line in terminal.pair_table(books, PLAIN, 1000)][: len(lines)]
+    assert all(one.startswith(line.split("  ")[0]) for one, line in zip(wide, lines, strict=True))
 
 
 @given(strategies.order_books(), st.integers(0, 9), st.integers(0, 120))
@@ -183,3 +186,14 @@ def test_with_a_registry_a_ladder_says_its_units(decimals: int | None, units: st
     assert (rows[0], rows[3]) == ("X 00000000/ADA", units)
     shown = ("0.025", "12345.67") if decimals else ("0.00025", "1234567")
     assert all(text in rows[-1].split() for text in shown)
+
+
+def test_a_name_from_right_to_left_is_isolated_and_a_token_without_decimals_is_marked():
+    hebrew, unknown = AssetId(bytes(28), "שקל".encode()), AssetId(bytes(28), b"NEW")
+    display = Display(Tokens([Token(hebrew, "שקל", decimals=2), Token(unknown, "NEW")]), is_exact=False)
+    books = [OrderBook.from_levels(Pair(ADA, one), bids=[("1", 1)], asks=[("2", 1)]) for one in (hebrew, unknown)]
+    _, second, third, *notes = [unstyle(line) for line in terminal.pair_table(books, display, 80)]
+    assert second.startswith("ADA/\u2068שקל 00000000\u2069  ")
+    assert third.startswith("ADA/NEW 00000000*  ")
+    assert notes[0] == "* in smallest units: the decimals are not known"
+    assert len(second) == len(third) + 2, "the isolates have no width"
