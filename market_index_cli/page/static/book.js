@@ -155,8 +155,6 @@ export class BookView {
     if (key === this.#key) return;
     this.#key = key;
     part("details").open = false;
-    part(".json").href = `trading-view/order-book?${new URLSearchParams({ base, quote })}`;
-    part(".stream").href = `stream?${new URLSearchParams({ pairs: key })}`;
   }
 }
 

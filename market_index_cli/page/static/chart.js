@@ -74,23 +74,18 @@ export class DepthChart {
     setText(this.#outside, isCut ? "Levels far from the middle are outside the chart." : "");
   }
 
+  /** Return the line and the label of a value at the left, or of a price below. */
   #valueTick(tick, label) {
     const { y, left, width } = this.#scale;
     const at = y(tick).toFixed(1);
-    return [
-      svgElement("line", { class: "grid", x1: left, x2: left + width, y1: at, y2: at }),
-      svgElement("text", { class: "tick", x: left - 6, y: at, dy: "0.35em", "text-anchor": "end" }, label),
-    ];
+    return ticked({ x1: left, x2: left + width, y1: at, y2: at }, { x: left - 6, y: at, dy: "0.35em", "text-anchor": "end" }, label);
   }
 
   #priceTick(tick, label) {
     const { x, floor } = this.#scale;
     const at = x(tick).toFixed(1);
     const middle = Math.min(x(tick), this.#width - 2 - (label.length * DIGIT_WIDTH) / 2).toFixed(1);
-    return [
-      svgElement("line", { class: "grid", x1: at, x2: at, y1: floor, y2: floor + 5 }),
-      svgElement("text", { class: "tick", x: middle, y: floor + 18, "text-anchor": "middle" }, label),
-    ];
+    return ticked({ x1: at, x2: at, y1: floor, y2: floor + 5 }, { x: middle, y: floor + 18, "text-anchor": "middle" }, label);
   }
 
   /** Return a line at a price with its name above; nothing for a price outside the chart. */
@@ -127,6 +122,10 @@ export function visibleLevels(book) {
   // The margin at each end is 5 % of the range; around a single price, half of that price.
   const margin = high === low ? high / 2n : (high - low) / 20n;
   return { low: low > margin ? low - margin : 0n, high: high + margin, bids, asks };
+}
+
+function ticked(line, place, label) {
+  return [svgElement("line", { class: "grid", ...line }), svgElement("text", { class: "tick", ...place }, label)];
 }
 
 /** Return as many round prices as fit below the chart, each with its label. */

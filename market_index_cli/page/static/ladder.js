@@ -9,6 +9,8 @@ const MORE_LEVELS = 100;
 /** Amount, value and total. */
 const COLUMNS = [0, 1, 2];
 const CHANGED_MILLISECONDS = 1200;
+/** The rows of both sides, by their elements. */
+const rows = new WeakMap();
 
 export class Ladder {
   #table = part(".ladder");
@@ -27,16 +29,13 @@ export class Ladder {
   /** `onLevel(level)` is called when the visitor selects a level. */
   constructor(onLevel) {
     new ResizeObserver(() => this.#centred(() => {})).observe(this.#scroller);
-    this.#table.addEventListener("click", ({ target }) => {
-      const level = [this.#asks, this.#bids].map((side) => side.levelOf(target.closest("tr"))).find(Boolean);
-      if (level) onLevel(level);
+    const select = (event, act) => this.#table.addEventListener(event, ({ target }) => {
+      const row = rows.get(target.closest("tr"));
+      if (row) act(row);
     });
+    select("click", ({ level }) => onLevel(level));
     // Only the row that is pointed at needs its exact prices.
-    this.#table.addEventListener("pointerover", ({ target }) => {
-      const row = target.closest("tr");
-      const level = this.#asks.levelOf(row) ?? this.#bids.levelOf(row);
-      if (level) row.title = exactPrices(level, this.#content.units);
-    });
+    select("pointerover", ({ node, level }) => (node.title = exactPrices(level, this.#content.units)));
   }
 
   /** Show a book. No row counts as changed if the last book had another key: that of another pair or of other units. */
@@ -72,16 +71,16 @@ export class Ladder {
 
   #show() {
     const { asks, bids, middle, units } = this.#content;
-    const rows = [...this.#asks.take(asks, units), ...this.#bids.take(bids, units)];
-    const largest = rows.reduce((most, { level: { worth } }) => (worth > most ? worth : most), 0n);
+    const shown = [...this.#asks.take(asks, units), ...this.#bids.take(bids, units)];
+    const largest = shown.reduce((most, { level: { worth } }) => (worth > most ? worth : most), 0n);
     this.#formats = this.#formats.map((before, at) => {
-      const format = columnOf(rows.map(({ values }) => values[at]));
+      const format = columnOf(shown.map(({ values }) => values[at]));
       return format.power === before.power && format.places === before.places ? before : format;
     });
-    const places = rows.reduce((most, row) => Math.max(most, row.places), 0);
-    for (const row of rows) row.show(this.#formats, places, largest);
+    const places = shown.reduce((most, row) => Math.max(most, row.places), 0);
+    for (const row of shown) row.show(this.#formats, places, largest);
     // Each row has its own layout, so that a change costs one row: the columns are as wide as their longest texts.
-    const widths = [0, 1, 2, 3].map((at) => rows.reduce((most, { lengths }) => Math.max(most, lengths[at]), 8));
+    const widths = [0, 1, 2, 3].map((at) => shown.reduce((most, { lengths }) => Math.max(most, lengths[at]), 8));
     if (String(widths) !== String(this.#widths)) {
       this.#widths = widths;
       const { style } = this.#table;
@@ -121,11 +120,6 @@ class Side {
     this.#rows.clear();
   }
 
-  /** Return the level of a row; nothing if it is of the other side. */
-  levelOf(node) {
-    return node && [...this.#rows.values()].find((row) => row.node === node)?.level;
-  }
-
   /** Take the levels, and return the rows of those that are visible. */
   take(levels, units) {
     const known = this.#rows;
@@ -156,6 +150,10 @@ class Row {
   /** What is shown: the values, how they are written, and the largest worth. */
   #shown = COLUMNS.map(() => []);
   #bar = [];
+
+  constructor() {
+    rows.set(this.node, this);
+  }
 
   take(level, units, isFirst) {
     const before = this.level;

@@ -6,11 +6,10 @@
 
 import { BookView } from "./book.js";
 import { Client, ServiceError, pause } from "./client.js";
-import { PairList } from "./list.js";
+import { ORDERS, PairList } from "./list.js";
 import { Tokens } from "./assets.js";
 import { linkTo, readLink } from "./link.js";
 import { initial, reduce } from "./state.js";
-import { keepSetting, setting } from "./settings.js";
 import { showStatus } from "./status.js";
 
 const narrow = matchMedia("(max-width: 699px)");
@@ -24,14 +23,23 @@ const TICK_MILLISECONDS = 500;
 const SETTINGS = ["isSmallest", "sort", "hasShortcut"];
 const TOO_OLD = "This browser is too old for this page. It must be Chrome 116, Firefox 124, Safari 17.4 or later.";
 
+/** What the visitor has chosen before, kept by the browser. A browser may forbid that: then it is forgotten. */
+const stored = (() => {
+  try {
+    return localStorage;
+  } catch {
+    return {};
+  }
+})();
+
 const client = new Client(new URL(".", document.baseURI));
 const list = new PairList(dispatch, showList);
 const view = new BookView(dispatch, (step) => replaceLink(state.pair, step));
 
 let state = initial({
-  isSmallest: setting("isSmallest") === "true",
-  sort: setting("sort") || "name",
-  hasShortcut: setting("hasShortcut") !== "false",
+  isSmallest: stored.isSmallest === "true",
+  sort: stored.sort in ORDERS ? stored.sort : "name",
+  hasShortcut: stored.hasShortcut !== "false",
 });
 let isDrawing = false;
 /** Ends the requests of the page when it is hidden, and those of a book when another one is selected. */
@@ -45,7 +53,7 @@ let listPlace = 0;
 function dispatch(type, details) {
   const before = state;
   state = reduce(before, { type, at: performance.now(), ...details });
-  for (const name of SETTINGS) if (state[name] !== before[name]) keepSetting(name, String(state[name]));
+  for (const name of SETTINGS) if (state[name] !== before[name]) stored[name] = String(state[name]);
   if (state.pair?.key !== before.pair?.key || state.isVisible !== before.isVisible) followBook();
   // Several versions are one change for the visitor.
   if (isDrawing) return;

@@ -109,7 +109,7 @@ def test_books_are_exact_and_cached_and_errors_are_raised(folder: Path):
     assert (book, is_cached, absent) == (printed(EXACT), True, None)
     assert pairs == [f"{OTHER.pair} null", f"{EXACT.pair} 0.1"]
     assert [status for status, _ in errors] == [400, 404, 400, None]
-    assert "Query parameter 'base': an asset identifier must be" in errors[0][1]
+    assert "Query parameter 'base': the identifier of this asset is ADA" in errors[0][1]
     assert errors[3][1] == "The service cannot be reached: bad port.", "with the cause"
 
 
@@ -298,7 +298,9 @@ const onSilence = (reason, milliseconds) => {
   print([reason.message, milliseconds]);
   stopping.abort();
 };
-await new Client(url, { silence: 500 }).follow([], { onVersion: print, onSilence, signal: stopping.signal });
+let now = 0;
+performance.now = () => (now += 10_000);
+await client.follow([], { onVersion: print, onSilence, signal: stopping.signal });
 """
     monkeypatch.setattr(audience, "CHECK_SECONDS", 2**-8)
     monkeypatch.setattr(audience, "PING_SECONDS", 2**-7)
