@@ -17,30 +17,30 @@ from market_index import ADA, Freshness, MarketIndex, OrderBook, Pair, wire
 from market_index_feeds import open_feed
 from market_index_feeds.line_json import CommitLine, commit_to_json
 
-# The market of each token of the sample, and the power of ten that its prices are multiplied by.
+# The market of each token of the sample, and the powers of ten that its prices and its amounts are multiplied by.
 MARKETS = {
-    "SNEK": ("CRV-EUR", 3),
-    "MIN": ("SKL-BTC", 3),
-    "INDY": ("NMR-EUR", -2),
-    "IAG": ("BAND-GBP", -2),
-    "HOSKY": ("NU-GBP", -1),
-    "SUNDAE": ("DASH-BTC", 0),
-    "WingRiders": ("BAND-BTC", 2),
-    "AGIX": ("SKL-GBP", -2),
-    "iUSD": ("SKL-USD", 0),
+    "SNEK": ("CRV-EUR", 3, 3),
+    "MIN": ("SKL-BTC", 3, 6),
+    "INDY": ("NMR-EUR", -2, 6),
+    "IAG": ("BAND-GBP", -2, 6),
+    "HOSKY": ("NU-GBP", -1, 6),
+    "SUNDAE": ("DASH-BTC", 0, 6),
+    "WingRiders": ("BAND-BTC", 2, 6),
+    "AGIX": ("SKL-GBP", -2, 6),
+    "iUSD": ("SKL-USD", 0, 6),
 }
 LEVELS = 10
-UNITS = 1_000_000
 MAX_BYTES = 990_000
 SECONDS = 0.25
+AS_OF = "a sample: changes of a real market, at made-up prices"
 START = datetime(2026, 11, 22, tzinfo=UTC)
 
 Levels = list[tuple[Decimal, int]]
 
 
-def levels(changes: list[list[str]], power: int) -> Levels:
-    """Return the levels of a message, with prices multiplied by a power of ten."""
-    return [(Decimal(price).scaleb(power), int(Decimal(amount) * UNITS)) for price, amount in changes]
+def levels(changes: list[list[str]], power: int, units: int) -> Levels:
+    """Return the levels of a message, with prices and amounts multiplied by powers of ten."""
+    return [(Decimal(price).scaleb(power), int(Decimal(amount).scaleb(units))) for price, amount in changes]
 
 
 def traded(before: OrderBook, after: OrderBook) -> Decimal | None:
@@ -67,16 +67,16 @@ def main(stream: str) -> None:
     # The pairs of ADA, by the name of their other asset.
     pairs = {pair.base.asset_name: pair for pair in sample if pair.quote == ADA}
     pairs |= {pair.quote.asset_name: pair for pair in sample if pair.base == ADA}
-    markets = {market: (pairs[name.encode()], power) for name, (market, power) in MARKETS.items()}
-    unchanged = sample.without(*[pair for pair, _ in markets.values()]).values()
+    markets = {market: (pairs[name.encode()], price, amount) for name, (market, price, amount) in MARKETS.items()}
+    unchanged = sample.without(*[pair for pair, *_ in markets.values()]).values()
     whole: dict[Pair, OrderBook] = {}
     before, written, seconds = MarketIndex(), 0, 0.0
     for line in gzip.decompress(Path(stream).read_bytes()).splitlines():
         message = json.loads(line)
         if message["product"] not in markets:
             continue
-        pair, power = markets[message["product"]]
-        bids, asks = levels(message["bids"], power), levels(message["asks"], power)
+        pair, price, amount = markets[message["product"]]
+        bids, asks = levels(message["bids"], price, amount), levels(message["asks"], price, amount)
         if message["snapshot"]:
             whole[pair] = OrderBook.from_levels(pair, bids, asks, spot=bids[0][0])
             continue
@@ -85,7 +85,7 @@ def main(stream: str) -> None:
         if len(whole) < len(markets):
             continue
         books = [*unchanged, *(book.depth(LEVELS) for book in whole.values())]
-        after = MarketIndex(books).with_freshness(Freshness())
+        after = MarketIndex(books).with_freshness(Freshness(AS_OF))
         lines = change_lines(before, after, START + timedelta(seconds=seconds))
         written += len(lines)
         if written > MAX_BYTES:
