@@ -180,7 +180,7 @@ class Row {
     const { worth } = this.level;
     if (worth === this.#bar[0] && largest === this.#bar[1]) return;
     this.#bar = [worth, largest];
-    this.node.style.backgroundSize = `${(100 * position(worth, 0n, largest)).toFixed(1)}% 100%`;
+    this.node.style.setProperty("--worth", `${(100 * position(worth, 0n, largest)).toFixed(1)}%`);
   }
 
   #write(at, text) {

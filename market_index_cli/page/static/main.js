@@ -55,6 +55,8 @@ function dispatch(type, details) {
   state = reduce(before, { type, at: performance.now(), ...details });
   for (const name of SETTINGS) if (state[name] !== before[name]) stored[name] = String(state[name]);
   if (state.pair?.key !== before.pair?.key || state.isVisible !== before.isVisible) followBook();
+  // Enter opens the first pair that was found: it must be there.
+  if (type === "searched") list.show(state);
   // Several versions are one change for the visitor.
   if (isDrawing) return;
   isDrawing = true;
