@@ -83,6 +83,21 @@ TOKENS: Final = option(
     help="Show names and whole units by the token registry (CIP-26): its folder of mappings, or a file of its entries. "
     "JSON stays in smallest units.",
 )
+HOST: Final = option(
+    "--host", default="127.0.0.1", help="Address to listen on. The default is reachable only from this machine."
+)
+MAX_STALE: Final = option(
+    "--max-stale",
+    metavar="SECONDS",
+    type=SECONDS,
+    help="How long FEED may be unreachable before /healthz responds with 503. By default without limit.",
+)
+MAX_QUIET: Final = option(
+    "--max-quiet",
+    metavar="SECONDS",
+    type=SECONDS,
+    help="How long the publisher may publish nothing before /healthz responds with 503. By default without limit.",
+)
 WAIT: Final = option(
     "--wait",
     default=5.0,

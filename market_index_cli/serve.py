@@ -11,7 +11,18 @@ import click
 
 from market_index.errors import missing_extra, safe_repr
 from market_index_cli.errors import EXIT_USAGE, Failed
-from market_index_cli.options import ADD_EXCHANGES, HEADERS, LOG_FORMAT, LOG_LEVEL, SECONDS, TOKENS, converted, option
+from market_index_cli.options import (
+    ADD_EXCHANGES,
+    HEADERS,
+    HOST,
+    LOG_FORMAT,
+    LOG_LEVEL,
+    MAX_QUIET,
+    MAX_STALE,
+    TOKENS,
+    converted,
+    option,
+)
 
 # As browsers send it: in lower case, and without the port that its scheme implies.
 _ORIGIN: Final = re.compile(r"\*|(?!http:.*:80$|https:.*:443$)[a-z][a-z0-9+.-]*://[a-z0-9_.:\[\]-]+")
@@ -41,7 +52,7 @@ class _Port(click.Option):
 # Each parameter has the name of its option, so that `auto_envvar_prefix` names its variable: MARKET_INDEX_MAX_AGE.
 @click.command(context_settings={"auto_envvar_prefix": "MARKET_INDEX"})
 @click.argument("feed", metavar="[FEED]", envvar="MARKET_INDEX_FEED", default="sample:")
-@option("--host", default="127.0.0.1", help="Address to listen on. The default is reachable only from this machine.")
+@HOST
 @option("--port", cls=_Port, default=8000, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
 @option(
     "--uds",
@@ -69,18 +80,8 @@ class _Port(click.Option):
     help="How long clients may cache a response without revalidating it; they may see old prices. By default they "
     "revalidate.",
 )
-@option(
-    "--max-stale",
-    metavar="SECONDS",
-    type=SECONDS,
-    help="How long FEED may be unreachable before /healthz responds with 503. By default without limit.",
-)
-@option(
-    "--max-quiet",
-    metavar="SECONDS",
-    type=SECONDS,
-    help="How long the publisher may publish nothing before /healthz responds with 503. By default without limit.",
-)
+@MAX_STALE
+@MAX_QUIET
 @option(
     "--cors-origin",
     multiple=True,

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import os
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self, final
 
@@ -32,7 +31,8 @@ class Keeper(ABC):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._was_keeping: bool | None = None
+        self._was_keeping = True
+        self._obstacle = "another process keeps it"
 
     def __enter__(self) -> Self:
         return self
@@ -47,20 +47,13 @@ class Keeper(ABC):
         """
         is_keeping = self._take()
         if is_keeping != self._was_keeping:
-            if not is_keeping:
-                LOG.warning("%s: waiting, because %s", self.name, self._obstacle())
-            elif self._was_keeping is not None:
-                LOG.warning("%s: taking over", self.name)
-        self._was_keeping = is_keeping
+            LOG.warning("%s: %s", self.name, "taking over" if is_keeping else f"waiting, because {self._obstacle}")
+            self._was_keeping = is_keeping
         return is_keeping
 
     @abstractmethod
     def _take(self) -> bool:
-        """Take the turn if it is free. Return whether this keeper has it. Raises `StoreError`."""
-
-    @abstractmethod
-    def _obstacle(self) -> str:
-        """Return why this keeper does not have the turn."""
+        """Take the turn if it is free. Return whether this keeper has it; if not, `_obstacle` is why."""
 
     @abstractmethod
     def close(self) -> None:
@@ -69,10 +62,7 @@ class Keeper(ABC):
 
 @final
 class FileKeeper(Keeper):
-    """The turn to keep a file: the lock of `market.db.keeper`, which stays and contains the id of the last process.
-
-    The paths of links to one file are one path.
-    """
+    """The turn to keep a file: the lock of `market.db.keeper`. The paths of links to one file are one path."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(shown_name(os.fspath(path)))
@@ -80,33 +70,13 @@ class FileKeeper(Keeper):
         self._file = -1
 
     def _take(self) -> bool:
-        try:
-            if self._file >= 0 and not self._is_in_place():
-                self.close()
-            if self._file < 0:
+        if self._file < 0:
+            try:
                 self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            is_keeping = try_lock(self._file)
-            if is_keeping and not self._was_keeping:
-                os.ftruncate(self._file, 0)
-                os.pwrite(self._file, b"%d\n" % os.getpid(), 0)
-        except OSError as error:
-            self.close()
-            if self._was_keeping is None:
+            except OSError as error:
                 reason = reason_of(error, "to read and write it, and to write its folder")
                 raise StoreError(f"{self.name} cannot be opened: {self._path.name}: {reason}") from None
-            return False
-        return is_keeping
-
-    def _is_in_place(self) -> bool:
-        """Return whether the locked file is still at its path: it may have been removed by hand."""
-        with suppress(FileNotFoundError):
-            return os.path.samestat(os.fstat(self._file), self._path.stat())
-        return False
-
-    def _obstacle(self) -> str:
-        with suppress(OSError, ValueError):
-            return f"process {int(self._path.read_bytes())} keeps it"
-        return "another process keeps it"
+        return try_lock(self._file)
 
     def close(self) -> None:
         """Give the turn back. The lock file stays: another process may be waiting for its lock."""

@@ -33,13 +33,15 @@ number=0
 for host in "$@"; do
   number=$((number + 1))
   case $host in
-  127.*) listen=$host ;; # a trial on one machine
-  *) listen=0.0.0.0 ;;
+  127.*) listen=$host monitor=$host ;; # a trial on one machine
+  *) listen=0.0.0.0 monitor=127.0.0.1 ;;
   esac
   cat >"n$number.conf" <<END
 server_name: n$number
 listen: "$listen:4222"
 client_advertise: "$host:4222"
+# /healthz and the figures of the server, without a password: for programs of this machine only.
+http: "$monitor:8222"
 max_payload: 8MB
 jetstream { store_dir: "${STORE:-/var/lib/nats}/n$number", max_file: 20GB }
 $tls

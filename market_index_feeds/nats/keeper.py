@@ -77,10 +77,9 @@ class BucketKeeper(Keeper):
     def __init__(self, address: BucketAddress) -> None:
         super().__init__(address.shown)
         self._subject = f"market-index.{address.bucket}.keeper"
-        self._id = uuid4().hex
+        self._id = f"process {os.getpid()} of {socket.gethostname()} ({uuid4().hex[:8]})"
         self._connection = Connection(address, self._subscribe)
-        self._state, self._rounds_left = _State.WAITING, 0
-        self._holder, self._problem, self._silent_rounds = "", "", 0
+        self._state, self._rounds_left, self._silent_rounds = _State.WAITING, 0, 0
         # The monotonic time of the last request that this keeper answered itself.
         self._confirmed_at = -inf
         self._inbox, self._round = "", 0
@@ -101,9 +100,6 @@ class BucketKeeper(Keeper):
             raise StoreError(f"{self.name} cannot be opened: {reason_of(self._error)}")
         return self._state is _State.KEEPING and not self._is_expired()
 
-    def _obstacle(self) -> str:
-        return self._problem or f"{self._holder or 'another process'} keeps it"
-
     def close(self) -> None:
         """Give the turn back, so that another one takes it at once."""
         self._closed.set()
@@ -119,7 +115,7 @@ class BucketKeeper(Keeper):
                     await self._ask()
                     self._decide()
                 except (FeedError, OSError) as error:
-                    self._problem = reason_of(error)
+                    self._obstacle = reason_of(error)
                     if self._state is not _State.WAITING:
                         self._claim()  # meanwhile it had no subscription
                     await asyncio.sleep(ROUND_SECONDS)
@@ -138,7 +134,6 @@ class BucketKeeper(Keeper):
         client, asked_at = await self._connection.client(), monotonic()
         await self._connection.answer(self._send(client))
         await asyncio.sleep(0 if self._is_vacant else ROUND_SECONDS)
-        self._problem = ""
         if self._hears_itself and not self._is_expired():
             self._confirmed_at = asked_at
 
@@ -181,8 +176,7 @@ class BucketKeeper(Keeper):
 
     async def _on_request(self, request: Msg) -> None:
         if request.reply and self._state is not _State.WAITING:
-            name = f"process {os.getpid()} of {socket.gethostname()}"
-            answer = {"id": self._id, "keeps": self._state is _State.KEEPING, "name": name}
+            answer = {"id": self._id, "keeps": self._state is _State.KEEPING}
             with suppress(nats.errors.Error, OSError):
                 await request.respond(json.dumps(answer).encode())
 
@@ -198,7 +192,7 @@ class BucketKeeper(Keeper):
                 self._hears_itself = True
             else:
                 self._claims.add((not found["keeps"], str(found["id"])))
-                self._holder = shown_text(str(found["name"]))
+                self._obstacle = f"{shown_text(str(found['id']))} keeps it"
 
 
 def open_bucket_keeper(target: str) -> BucketKeeper:

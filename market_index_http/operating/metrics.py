@@ -54,8 +54,10 @@ GAUGES: Final[Mapping[str, str]] = {
     "open_connections": "Open connections of clients.",
     "max_connections": "Limit of open connections.",
     "cached_responses": "Whether responses are sent without a call of the app: 1 or 0.",
+    "relay_keeping": "Whether a relay keeps its store: 1, or 0 while it waits.",
+    "relay_written_timestamp_seconds": "Unix time when a relay last wrote into its store.",
 }
-"""The numbers of an app, and their descriptions. The last ones are those of a server."""
+"""The numbers of an app, and their descriptions. The last ones are those of a server or a relay."""
 
 _ONLY_INCREASED: Final = {"feed_rejected_records", "feed_retries", "stream_failures"}
 """The numbers that are counters."""

@@ -18,6 +18,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from market_index import LiveIndex
+from market_index_cli.relay import relay
 from market_index_cli.serve import serve
 from market_index_feeds import open_feed, open_store
 from market_index_http.operating import Health
@@ -60,8 +61,9 @@ class TestUnits:
         assert done.returncode == 0, done.stdout
 
 
-def test_the_variables_of_the_units_and_pages_are_those_of_serve():
-    options = {f"MARKET_INDEX_{option.name}".upper() for option in serve.params} | {"MARKET_INDEX_HEADERS_FILE"}
+def test_the_variables_of_the_units_and_pages_are_those_of_serve_and_relay():
+    options = {f"MARKET_INDEX_{option.name}".upper() for option in (*serve.params, *relay.params)}
+    options |= {"MARKET_INDEX_HEADERS_FILE"}
     files = [*DEPLOY.glob("*.service"), *DEPLOY.glob("*.conf"), *DEPLOY.parent.glob("deployment*.md")]
     named = {name for file in files for name in re.findall(r"MARKET_INDEX_[A-Z_]+", file.read_text())}
     assert len(named) > 5
@@ -119,7 +121,8 @@ def test_the_container_file_copies_what_the_package_needs():
 
 
 def test_the_alerts_name_metrics_and_labels_that_exist():
-    server = dict.fromkeys(("open_connections", "max_connections", "workers", "cached_responses"), 1)
+    names = ["open_connections", "max_connections", "workers", "cached_responses"]
+    server = dict.fromkeys([*names, "relay_keeping", "relay_written_timestamp_seconds"], 1)
     app = composed(LiveIndex(), health=Health(FeedState(revision=1)), metrics=True, server=server)
     values: dict[str, dict[str, set[str]]] = {}
     for family in text_string_to_metric_families(request(app, "/metrics").body.decode()):
@@ -134,9 +137,10 @@ def test_the_alerts_name_metrics_and_labels_that_exist():
     for rule in rules:
         assert rule.keys() - {"for"} == {"alert", "expr", "labels", "annotations"}
         metrics = re.findall(r"market_index_\w+", rule["expr"])
-        assert metrics or rule["expr"].startswith("up{")  # a metric of Prometheus itself
+        # Otherwise it is a metric of Prometheus itself, or of its blackbox exporter.
+        assert metrics or rule["expr"].startswith(("up{", "probe_success{"))
         assert set(metrics) <= values.keys()
         for removed in re.findall(r"without \(([^)]*)\)", rule["expr"]):
-            assert all(set(removed.split(", ")) <= values[metric].keys() for metric in metrics)
+            assert all(set(removed.split(", ")) - {"instance"} <= values[metric].keys() for metric in metrics)
         for label, named in re.findall(r'(\w+)[!=]~"([^"]*)"', rule["expr"]):
             assert all(set(named.split("|")) <= values[metric][label] for metric in metrics)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 import trustme
@@ -110,14 +111,25 @@ def test_a_cluster_continues_without_one_server_and_its_reader_can_change_nothin
     log_in(monkeypatch, tmp_path / "publisher.env")
     with nats.opened(url) as store:
         store.publish(book(1, 1))
+        eventually(lambda: all(map(is_up, hosts)))
         servers[0].kill()
         servers[0].wait(DEADLINE_SECONDS)
+        assert list(map(is_up, hosts)) == [False, True, True]
         eventually(lambda: published(url, 2))
     log_in(monkeypatch, tmp_path / "reader.env")
     assert spots(open_feed(url).read()) == {1: "2"}
     with open_store(url) as store, pytest.raises(StoreError, match="permissions violation for publish"):
         store.publish(book(1, 3))
     assert spots(open_feed(url).read()) == {1: "2"}
+
+
+def is_up(host: str) -> bool:
+    """Whether a server reports at its monitoring port that it works: what MarketIndexNatsDown asks."""
+    try:
+        with urlopen(f"http://{host}:8222/healthz", timeout=DEADLINE_SECONDS) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
 
 
 def published(url: str, spot: int) -> bool:

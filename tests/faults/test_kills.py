@@ -216,7 +216,7 @@ def killed_keeper(both: list[Running], published: list[int], shown: list[int]) -
     """Kill the relay that keeps the store, and return the other one once it has taken over."""
     eventually(lambda: any("relaying" in one.stderr for one in both))
     keeping, waiting = sorted(both, key=lambda one: "relaying" not in one.stderr)
-    eventually(lambda: "waiting, because process" in waiting.stderr)
+    eventually(lambda: "waiting, because" in waiting.stderr)
     keeping.process.kill()
     after = published[-1]
     eventually(lambda: shown[-1] > after)
@@ -244,7 +244,7 @@ def test_a_suspended_relay_of_a_bucket_is_replaced_and_writes_nothing_more(tmp_p
         suspended = start()
         eventually(lambda: "relaying" in suspended.stderr)
         other = start()
-        eventually(lambda: "waiting, because process" in other.stderr)
+        eventually(lambda: "waiting, because" in other.stderr)
         suspended.process.send_signal(signal.SIGSTOP)
         eventually(lambda: "relaying" in other.stderr)
         suspended.process.send_signal(signal.SIGCONT)

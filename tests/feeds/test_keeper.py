@@ -42,7 +42,7 @@ def test_one_keeps_the_store_and_another_takes_over_once_it_is_gone(keeper: Open
     first.close()
     eventually(second.is_keeping)
     waiting, taking = caplog.messages
-    assert waiting.startswith(f"{first.name}: waiting, because process ")
+    assert waiting.startswith(f"{first.name}: waiting, because ")
     assert taking == f"{first.name}: taking over"
 
 
@@ -87,18 +87,11 @@ class TestFile:
             assert keeper.is_keeping()
         lock = tmp_path / "market.db.keeper"
         assert stat.S_IMODE(lock.stat().st_mode) == 0o600
-        assert lock.read_text().strip().isdecimal()
 
     def test_links_to_a_store_have_one_keeper(self, tmp_path: Path):
         (tmp_path / "link.db").symlink_to("market.db")
         with open_keeper(str(tmp_path / "market.db")) as first, open_keeper(str(tmp_path / "link.db")) as second:
             assert (first.is_keeping(), second.is_keeping()) == (True, False)
-
-    def test_who_removes_the_lock_file_ends_the_turn(self, tmp_path: Path):
-        with open_keeper(str(tmp_path / "market.db")) as first, open_keeper(str(tmp_path / "market.db")) as second:
-            assert first.is_keeping()
-            (tmp_path / "market.db.keeper").unlink()
-            assert (second.is_keeping(), first.is_keeping()) == (True, False)
 
     def test_a_lock_file_that_cannot_be_opened_is_an_error(self, tmp_path: Path):
         reason = "cannot be opened: market.db.keeper: No such file or directory"

@@ -68,10 +68,11 @@ def test_only_serve_imports_a_web_stack_and_no_file_needs_nats(store: Path):
         ("click", "pairs", "market-index", "cli"),
         ("click", "serve", "serve", "server"),
         ("starlette", "serve", "Error: serve", "server"),
+        ("starlette", "relay --metrics-port 0 new.db", "Error: --metrics-port", "server"),
     ],
 )
 def test_one_line_names_the_extra_that_is_missing(missing: str, command: str, user: str, extra: str):
-    done = run_python("-c", RUN, missing, "market-index", command, SAMPLE)
+    done = run_python("-c", RUN, missing, "market-index", *command.split(), SAMPLE)
     remedy = f"pip install '.[{extra}]' in a clone of the project ({missing} is not installed)"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{user} needs the extra {extra}: {remedy}\n")
 

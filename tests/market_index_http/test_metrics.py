@@ -203,7 +203,8 @@ DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]*) \| (counter|gauge) \|", re.MULT
 
 def test_the_docs_list_each_metric_with_its_labels_and_its_type(service: Service, feed: FeedState):
     feed.revision, feed.skipped_by_reason = 1, {"expired": 1}
-    server = dict.fromkeys(("open_connections", "max_connections", "workers", "cached_responses"), 1)
+    names = ["open_connections", "max_connections", "workers", "cached_responses"]
+    server = dict.fromkeys([*names, "relay_keeping", "relay_written_timestamp_seconds"], 1)
     app = composed(LiveIndex(), health=Health(feed), metrics=True, server=server)
     families = list(text_string_to_metric_families(request(app, "/metrics").body.decode()))
     assert all(family.documentation.endswith(".") for family in families)
