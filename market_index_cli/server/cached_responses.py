@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from operator import attrgetter
+from time import monotonic
 from typing import Any, Final, TypeAlias, final
 
 from starlette.responses import Response
@@ -61,7 +62,7 @@ class CachedResponses(Limits):
         """Send the response, or start the task of the app."""
         if self.channel.is_closing():
             return
-        response = None
+        response, start = None, monotonic()
         # uvicorn waits until the client reads, and closes the connection.
         if cycle.keep_alive and not self.flow.write_paused and not self.may_have_large_head:
             try:
@@ -72,9 +73,9 @@ class CachedResponses(Limits):
         if response is None or response.status_code == HTTPStatus.BAD_REQUEST:
             super()._start_asgi_task(cycle, app)
             return
-        self._clients.count(cycle.scope["path"], response.status_code)
         fields = (*self.server_state.default_headers, *response.raw_headers)
         content = response.body if cycle.scope["method"] != "HEAD" else b""
+        self._clients.count(cycle.scope["path"], response.status_code, monotonic() - start, len(content))
         self.channel.write(encoded(response.status_code, fields, content))
         cycle.response_complete = True
         self.end_response()

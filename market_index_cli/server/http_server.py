@@ -105,6 +105,7 @@ class Server(uvicorn.Server):
         return {
             "open_connections": len(self.clients.connections),
             "max_connections": self.clients.max_connections,
+            "closed_connections": self.clients.closed,
             "cached_responses": self.has_cached_responses,
         }
 

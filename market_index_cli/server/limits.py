@@ -34,8 +34,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from market_index_http.responses import error_response
 
-Count: TypeAlias = Callable[[str, int], object]
-"""Called with the path of a request, or an empty one, and the status of a response that the app does not send."""
+Count: TypeAlias = Callable[..., object]
+"""Called for a response that the app does not send: with its path or an empty one, its status, seconds and bytes."""
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Decision 25."""
@@ -62,6 +62,8 @@ class Clients:
     connections: set[Limits] = field(factory=set)
     waiting: dict[Limits, float] = field(factory=dict)
     """The connections that wait for their clients, longest first, with deadlines of the clock."""
+    closed: int = 0
+    """How many connections were closed because of a limit."""
 
     def wait(self, connection: Limits) -> None:
         """Wait for the next request of an open connection."""
@@ -72,6 +74,7 @@ class Clients:
         """Close overdue connections, each once its client has read the last response."""
         now = self.clock()
         for connection in [one for one, deadline in self.waiting.items() if deadline <= now]:
+            self.closed += not connection.channel.is_closing()
             connection.channel.close()
 
 
@@ -111,6 +114,7 @@ class Limits(HttpToolsProtocol):
                 self.refuse(503, "Too many connections")
             else:
                 del clients.waiting[longest]
+                clients.closed += 1
                 longest.channel.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -159,6 +163,7 @@ class Limits(HttpToolsProtocol):
             fields = [(name.encode("ascii"), text.encode("ascii")) for name, text in FIELDS]
             fields += [(b"date", formatdate(usegmt=True).encode("ascii")), *response.raw_headers]
             self._clients.count("", status)
+            self._clients.closed += status != HTTPStatus.BAD_REQUEST
             self.channel.write(encoded(status, fields, response.body))
         self.channel.close()
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
-from math import isfinite
-from time import time
+from itertools import accumulate
+from math import inf, isfinite
+from time import monotonic, time
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
+from attrs import define, field
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,8 +29,9 @@ if TYPE_CHECKING:
 
 try:
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
     from prometheus_client.registry import Collector
+    from prometheus_client.utils import floatToGoString
 except ModuleNotFoundError as _missing:
     raise missing_extra("Metrics", "metrics", _missing) from None
 
@@ -42,7 +46,8 @@ GAUGES: Final[Mapping[str, str]] = {
     "ready": "Whether /readyz answers 200: 1 or 0.",
     "feed_revision": "Revision of the store that is live.",
     "feed_healthy_timestamp_seconds": "Unix time when the feed was last healthy; 0: never.",
-    "feed_published_timestamp_seconds": "Unix time of the last message of the publisher; 0: never.",
+    "feed_published_timestamp_seconds": "Unix time when the last message of the publisher arrived; 0: never.",
+    "published_timestamp_seconds": "Unix time of the last publication by the clock of the publisher, or of the block.",
     "feed_changed_timestamp_seconds": "Unix time when a book or a pair last changed; 0: never.",
     "feed_rejected_records": "Records of the feed that were rejected.",
     "feed_current_rejections": "Pairs with an invalid record now.",
@@ -53,17 +58,30 @@ GAUGES: Final[Mapping[str, str]] = {
     "workers": "Processes that the server keeps running.",
     "open_connections": "Open connections of clients.",
     "max_connections": "Limit of open connections.",
+    "closed_connections": "Connections that were closed because of a limit.",
     "cached_responses": "Whether responses are sent without a call of the app: 1 or 0.",
     "relay_keeping": "Whether a relay keeps its store: 1, or 0 while it waits.",
     "relay_written_timestamp_seconds": "Unix time when a relay last wrote into its store.",
 }
 """The numbers of an app, and their descriptions. The last ones are those of a server or a relay."""
 
-_ONLY_INCREASED: Final = {"feed_rejected_records", "feed_retries", "stream_failures"}
+_ONLY_INCREASED: Final = {"feed_rejected_records", "feed_retries", "stream_failures", "closed_connections"}
 """The numbers that are counters."""
 
 Numbers: TypeAlias = Callable[[], Mapping[str, float]]
 """Returns numbers by their names in `GAUGES`. Any thread may call it."""
+
+BUCKETS: Final = (0.001, 0.005, 0.02, 0.1, 1.0, inf)
+"""The upper bounds of the histogram of response times, in seconds."""
+
+
+@define
+class _Times:
+    """The responses of a path: how many are in each of `BUCKETS`, and the sums of their seconds and bytes."""
+
+    counts: list[int] = field(factory=lambda: [0] * len(BUCKETS))
+    seconds: float = 0.0
+    length: int = 0
 
 
 @final
@@ -88,8 +106,8 @@ class Metrics(Collector):
 
     def __init__(self, label: str = "app") -> None:
         self._label = label
-        # The numbers of each app, its health, and how many responses had a path and a status.
-        self._apps: dict[str, tuple[Numbers, Health | None, dict[tuple[str, int], int]]] = {}
+        # The numbers of each app, its health, how many responses had a path and a status, and their times.
+        self._apps: dict[str, tuple[Numbers, Health | None, dict[tuple[str, int], int], dict[str, _Times]]] = {}
 
     def watch(
         self,
@@ -125,14 +143,22 @@ class Metrics(Collector):
         paths = {OTHER, *[route.path for route in app.routes if isinstance(route, Route)]}
         # From 0, because Prometheus does not see the first increase of a series that begins with it.
         responses = {(path, status): 0 for path in sorted(paths) for status in (500, 503)}
-        self._apps[name] = partial(_numbers_of, live, health, streams, server), health, responses
+        times = {path: _Times() for path in sorted(paths)}
+        self._apps[name] = partial(_numbers_of, live, health, streams, server), health, responses, times
 
-        def count(path: str, status: int) -> None:
+        def count(path: str, status: int, seconds: float = 0.0, length: int = 0) -> None:
             # Only the event loop of the app counts, so no increment is lost.
-            key = path if path in paths else OTHER, status
-            responses[key] = responses.get(key, 0) + 1
+            known = path if path in paths else OTHER
+            responses[known, status] = responses.get((known, status), 0) + 1
+            found = times[known]
+            found.counts[bisect_left(BUCKETS, seconds)] += 1
+            found.seconds += seconds
+            found.length += length
 
-        return CountResponses(app, count)
+        def add_bytes(path: str, length: int) -> None:
+            times[path if path in paths else OTHER].length += length
+
+        return CountResponses(app, count, add_bytes)
 
     def describe(self) -> Iterator[Metric]:
         """Yield the metrics. A registry reads only their names, to reject duplicates."""
@@ -156,13 +182,21 @@ class Metrics(Collector):
         skipped = GaugeMetricFamily("market_index_feed_skipped_outputs", text, labels=[self._label, "reason"])
         text = "Responses, by the path of the request and the status."
         responses = CounterMetricFamily("market_index_requests", text, labels=[self._label, "endpoint", "status"])
-        for name, (_, health, counts) in apps.items():
+        text = "Seconds from a request to the head of its response."
+        seconds = HistogramMetricFamily("market_index_response_seconds", text, labels=[self._label, "endpoint"])
+        text = "Bytes of the bodies of responses."
+        sent = CounterMetricFamily("market_index_response_bytes", text, labels=[self._label, "endpoint"])
+        for name, (_, health, counts, times) in apps.items():
             feed = None if health is None else health.feed
             for reason, number in () if feed is None else feed.skipped_by_reason.items():
                 skipped.add_metric([name, reason], number)
             for (path, status), number in counts.copy().items():
                 responses.add_metric([name, path, str(status)], number)
-        yield from (skipped, responses)
+            for path, timed in times.items():
+                buckets = zip(map(floatToGoString, BUCKETS), accumulate(timed.counts), strict=True)
+                seconds.add_metric([name, path], [*buckets], timed.seconds)
+                sent.add_metric([name, path], timed.length)
+        yield from (skipped, responses, seconds, sent)
 
     def text(self) -> bytes:
         """Return these metrics, and those of the process, in the format of Prometheus."""
@@ -186,20 +220,30 @@ class CountResponses:
 
     Args:
         app: The app.
-        count: Called with the path below the mount, and with the status.
+        count: Called with the path below the mount, the status, and the seconds since the request.
+        add_bytes: Called with the path and the length of each part of a body.
     """
 
-    def __init__(self, app: Starlette, count: Callable[[str, int], object]) -> None:
+    def __init__(
+        self,
+        app: Starlette,
+        count: Callable[..., object],
+        add_bytes: Callable[[str, int], object] = lambda *_: None,
+    ) -> None:
         self._app = app
         self.count: Final = count
+        self._add_bytes = add_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the app."""
         path = scope.get("path", "").removeprefix(scope.get("root_path", ""))  # routing changes both
+        start = monotonic()
 
         async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self.count(path, message["status"])
+                self.count(path, message["status"], monotonic() - start)
+            elif message["type"] == "http.response.body":
+                self._add_bytes(path, len(message.get("body", b"")))
             await send(message)
 
         await self._app(scope, receive, send_counted)
@@ -207,7 +251,9 @@ class CountResponses:
 
 def _numbers_of(live: LiveIndex, health: Health | None, streams: Stream | None, server: Numbers) -> Mapping[str, float]:
     """Return the current value of each of `GAUGES` that is known."""
+    published_at = live.current.published_at
     numbers: dict[str, float | None] = {"pairs": len(live.current), **server()}
+    numbers["published_timestamp_seconds"] = None if published_at is None else published_at.timestamp()
     if streams is not None:
         numbers |= {"streams": len(streams), "stream_failures": streams.failures}
     if health is not None:

@@ -11,13 +11,14 @@ import shutil
 import socket
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from market_index import LiveIndex
+from market_index import Freshness, LiveIndex
 from market_index_cli.relay import relay
 from market_index_cli.serve import serve
 from market_index_feeds import open_feed, open_store
@@ -121,9 +122,11 @@ def test_the_container_file_copies_what_the_package_needs():
 
 
 def test_the_alerts_name_metrics_and_labels_that_exist():
-    names = ["open_connections", "max_connections", "workers", "cached_responses"]
-    server = dict.fromkeys([*names, "relay_keeping", "relay_written_timestamp_seconds"], 1)
-    app = composed(LiveIndex(), health=Health(FeedState(revision=1)), metrics=True, server=server)
+    names = ("open_connections", "max_connections", "workers", "relay_keeping", "relay_written_timestamp_seconds")
+    server = dict.fromkeys(names, 1)
+    live = LiveIndex()
+    live.update((), freshness=Freshness("slot 1", datetime(2026, 11, 22, tzinfo=UTC)))
+    app = composed(live, health=Health(FeedState(revision=1)), metrics=True, server=server)
     values: dict[str, dict[str, set[str]]] = {}
     for family in text_string_to_metric_families(request(app, "/metrics").body.decode()):
         for sample in family.samples:

@@ -95,6 +95,14 @@ FIRING: dict[str, tuple[Any, ...]] = {
         120, 135, "a server of NATS is down or behind; the others serve the bucket",
         {"job": "nats", "instance": "http://n1:8222/healthz"},
     ),
+    "MarketIndexLag": (
+        {'market_index_published_timestamp_seconds{worker="0"}': "-600+15x4 -540x60"},
+        120, 135, "the books are those of 11m 15s ago",
+    ),
+    "MarketIndexClockAhead": (
+        {'market_index_published_timestamp_seconds{worker="0"}': "10+15x4 7290+15x60"},
+        120, 135, "the clock of the publisher is 2h 0m 15s ahead",
+    ),
 }  # fmt: skip
 
 

@@ -235,7 +235,7 @@ class TestMetrics:
 
         nested = Mount("/nested", create_app(LiveIndex()))
         adapter = create_app(LiveIndex(), routes=[nested, Route("/fails", fail)], middleware=[Middleware(copying)])
-        app = CountResponses(adapter, lambda path, status: found.append((path, status)))
+        app = CountResponses(adapter, lambda path, status, _: found.append((path, status)))
         for path in (PAIR_LIST, BOOK, "/nowhere", f"/nested{PAIR_LIST}", "/fails"):
             response_of_call(app, scope_of(root_path + path) | {"root_path": root_path})
         response_of_call(app, scope_of(root_path + PAIR_LIST, "POST") | {"root_path": root_path})

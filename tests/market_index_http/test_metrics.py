@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from itertools import product
 from math import inf
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from market_index import LiveIndex
+from market_index import Freshness, LiveIndex
 from market_index_cli.server.exposition import SLOT_BYTES, clear_slot
 from market_index_http.operating import Health
 from tests.apps import composed
@@ -84,6 +85,25 @@ class TestRequests:
         assert requests(samples_of(again), "/metrics", 200) == 1
         assert again.headers["content-type"].startswith("text/plain; version=")
         assert again.headers["cache-control"] == "no-store"
+
+    def test_times_and_bytes_of_the_responses(self, service: Service):
+        with closing(Client(service.port)) as client:
+            lengths = [len(fetch(client, target(MIDDLE.pair)).body) for _ in range(3)]  # cached responses
+            lengths.append(len(fetch(client, f"{BOOK}?base=ADA&quote=ADA").body))  # one of the app
+            samples = samples_of(fetch(client, "/metrics"))
+
+        def of_books(name: str, *labels: str) -> float:
+            wanted = {f"market_index_response_{name}", f"endpoint={BOOK}", "worker=0", *labels}
+            (value,) = [value for key, value in samples.items() if {*key} == wanted]
+            return value
+
+        assert of_books("bytes_total") == sum(lengths)
+        counts = [
+            of_books("seconds_bucket", f"le={bound}") for bound in ("0.001", "0.005", "0.02", "0.1", "1.0", "+Inf")
+        ]
+        assert counts == sorted(counts)
+        assert counts[-1] == of_books("seconds_count") == 4
+        assert of_books("seconds_sum") > 0
 
 
 class TestState:
@@ -198,14 +218,16 @@ def test_a_failure_is_an_increase_from_0():
         assert samples["market_index_requests_total", f"endpoint={path}", f"status={status}", "worker=0"] == 0
 
 
-DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]*) \| (counter|gauge) \|", re.MULTILINE)
+DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]*) \| (counter|gauge|histogram) \|", re.MULTILINE)
 
 
 def test_the_docs_list_each_metric_with_its_labels_and_its_type(service: Service, feed: FeedState):
     feed.revision, feed.skipped_by_reason = 1, {"expired": 1}
-    names = ["open_connections", "max_connections", "workers", "cached_responses"]
+    names = ["open_connections", "max_connections", "closed_connections", "workers", "cached_responses"]
     server = dict.fromkeys([*names, "relay_keeping", "relay_written_timestamp_seconds"], 1)
-    app = composed(LiveIndex(), health=Health(feed), metrics=True, server=server)
+    live = LiveIndex()
+    live.update((), freshness=Freshness("slot 1", datetime(2026, 11, 22, tzinfo=UTC)))
+    app = composed(live, health=Health(feed), metrics=True, server=server)
     families = list(text_string_to_metric_families(request(app, "/metrics").body.decode()))
     assert all(family.documentation.endswith(".") for family in families)
     found = {(one.name, frozenset(one.labels), family.type) for family in families for one in family.samples}
