@@ -26,6 +26,7 @@ from market_index_feeds.feed import Feed
 from market_index_feeds.lines import Line, read_stream
 from market_index_feeds.names import STANDARD_INPUT
 from market_index_feeds.orders import DEFAULT_HISTORY, Blocks, Contradiction, Phase
+from market_index_feeds.source import Version
 from market_index_feeds.sources import EVENTS, LINES, kind_of
 
 if TYPE_CHECKING:
@@ -179,11 +180,12 @@ def check_ledger(source: LedgerSource, send: Callable[[Request], Response]) -> I
         lag = tip - int(read)
         yield LedgerFact("lag", f"{lag} slots behind its node", lag <= MAX_LAG_SLOTS)
     with Feed(source) as feed:
-        index, version = feed.read(), feed.version
-        problem = None if version is None else version.problem
+        index = feed.read()
+        version = feed.version or Version(index)
+        problem = version.problem
         yield LedgerFact("patterns and network", problem or "all exchanges are indexed", problem is None)
-        orders = Counter(order.venue for order in (feed.venue_orders or {}).values())
-        skipped = Counter(one.venue for one in feed.skipped.values())
+        orders = Counter(one.venue for one in (version.venue_orders or {}).values())
+        skipped = Counter(one.venue for one in version.skipped.values())
         for venue in dict.fromkeys(exchange.venue for exchange in source.exchanges):
             yield LedgerFact(venue, f"{orders[venue]} orders, {skipped[venue]} outputs skipped")
         spots = sum(book.spot is not None for book in index.values())

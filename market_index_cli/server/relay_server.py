@@ -46,7 +46,7 @@ class RelayStatus:
 @contextmanager
 def serve_status(feed: Feed, limits: tuple[float | None, float | None], host: str, port: int) -> Iterator[RelayStatus]:
     """Serve `/livez`, `/readyz`, `/healthz` and `/metrics` within the context. `limits` are those of `Health`."""
-    live, health, metrics = LiveIndex(), Health(feed, *limits), Metrics(label="worker")
+    live, health, metrics = LiveIndex(), Health(feed.health, *limits), Metrics(label="worker")
     status = RelayStatus(feed, live)
     app = Starlette(routes=[*probe_routes(live, health), metrics.route()])
     app.router.redirect_slashes = False
