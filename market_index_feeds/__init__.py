@@ -20,7 +20,7 @@ from market_index_feeds.health import FeedHealth, HealthState
 from market_index_feeds.mirror import mirror
 from market_index_feeds.recording import Recorder, replay, sample_tokens
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
-from market_index_feeds.sources import open_feed, open_lines, open_store
+from market_index_feeds.sources import Contents, Kind, Opening, open_feed, open_lines, open_store, register_kind
 from market_index_feeds.store import CheckedChange, Receipt, Store
 from market_index_feeds.venue_orders import VenueOrder
 
@@ -30,11 +30,14 @@ __all__ = [
     "Change",
     "CheckedChange",
     "Conflict",
+    "Contents",
     "Feed",
     "FeedError",
     "FeedHealth",
     "HealthState",
+    "Kind",
     "NoVersion",
+    "Opening",
     "Position",
     "Progress",
     "Receipt",
@@ -50,6 +53,7 @@ __all__ = [
     "open_feed",
     "open_lines",
     "open_store",
+    "register_kind",
     "replay",
     "sample_tokens",
 ]

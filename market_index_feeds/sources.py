@@ -1,6 +1,7 @@
 """The table of kinds: how the name of a feed or a store begins, what it contains, and how it is opened.
 
-Only this module knows all media. A new medium is one row of `KINDS`, with a function that opens it.
+Only this module knows all media of the package. Other packages add rows with `register_kind`, or with an entry point
+of the group `market_index.kinds`, whose value is a `Kind`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
-from functools import partial
+from functools import cache, partial
+from importlib.metadata import entry_points
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -82,6 +84,7 @@ class Kind:
         extra: The extra that must be installed.
         takes_headers: Whether it sends requests of HTTP, with the headers of the caller.
         takes_exchanges: Whether it reads exchanges of the ledger, and accepts further ones of the caller.
+        takes_synchronous: Whether `open_store` gets the argument `synchronous`.
     """
 
     noun: str
@@ -96,6 +99,7 @@ class Kind:
     extra: str | None = None
     takes_headers: bool = False
     takes_exchanges: bool = False
+    takes_synchronous: bool = False
 
     def shown(self, name: str) -> str:
         """Return a name of this kind as messages show it."""
@@ -137,8 +141,11 @@ class Kind:
 def kind_of(name: str) -> Kind:
     """Return the kind of a feed or a store. Raises `FeedError` if its scheme is not known."""
     scheme, mark, _ = name.partition("://")
-    for kind in KINDS:
-        if (kind.prefix and name.startswith(kind.prefix)) or (mark and scheme.lower() in kind.schemes):
+    if (kind := _named_kind(name)) is not None:
+        return kind
+    if ":" in name:
+        _register_installed()
+        if (kind := _named_kind(name)) is not None:
             return kind
     if mark:
         *schemes, last = (scheme for kind in KINDS for scheme in kind.schemes)
@@ -147,6 +154,40 @@ def kind_of(name: str) -> Kind:
             f"got {safe_repr(scheme)}"
         )
     return SQLITE if name != STANDARD_INPUT and is_sqlite(name) else LINES
+
+
+def _named_kind(name: str) -> Kind | None:
+    """Return the kind that the beginning of a name says."""
+    scheme, mark, _ = name.partition("://")
+    for kind in KINDS:
+        if (kind.prefix and name.startswith(kind.prefix)) or (mark and scheme.lower() in kind.schemes):
+            return kind
+    return None
+
+
+def register_kind(kind: Kind) -> None:
+    """Add a kind of feeds or stores, for all functions and commands that open one by its name.
+
+    An installed package needs no call: it has an entry point of the group `market_index.kinds`, whose value is the
+    `Kind`. It is registered once a name begins with a prefix or a scheme that is not known yet.
+
+    Raises:
+        ValueError: The kind has neither a prefix that ends in a colon nor a scheme, or another kind has one of them.
+    """
+    names = [kind.prefix] if kind.prefix else [f"{scheme}://" for scheme in kind.schemes]
+    if not names or not all(name.endswith((":", "://")) for name in names):
+        raise ValueError(f"a kind must have a prefix that ends in a colon, or schemes, got {safe_repr(kind)}")
+    for name in names:
+        if (other := _named_kind(name)) is not None:
+            raise ValueError(f"{kind.noun} must have a name of its own, got {name}, which is {other.noun}")
+    KINDS.append(kind)
+
+
+@cache
+def _register_installed() -> None:
+    """Register the kinds of the packages that are installed."""
+    for entry in entry_points(group="market_index.kinds"):
+        register_kind(entry.load())
 
 
 def open_feed(
@@ -258,8 +299,11 @@ def open_store(
         raise StoreError(
             f"{shown} cannot be opened: synchronous must be 'full' or 'normal', got {safe_repr(synchronous)}"
         )
+    options: dict[str, Any] = {"synchronous": synchronous} if kind.takes_synchronous else {}
+    if synchronous != "full" and not options:
+        raise StoreError(f"{shown} cannot be opened: synchronous must be 'full' for {kind.noun}, got 'normal'")
     with kind.requirements(name, StoreError):
-        return open_medium(name, wait=wait, synchronous=synchronous, create=create)
+        return open_medium(name, wait=wait, create=create, **options)
 
 
 def open_keeper(target: str) -> Keeper:
@@ -301,6 +345,8 @@ def _open_replay(opening: Opening) -> Source:
 
 
 def _open_orders(opening: Opening) -> Source:
+    if not opening.target:
+        raise opening.error("the name of a file must follow orders:, or - for standard input")
     is_file = stat.S_ISREG(_mode(opening.target))
     history = opening.options.get("history", DEFAULT_HISTORY)
     return Orders(opening.target, history, is_stream=not (is_file and opening.follow))
@@ -337,14 +383,9 @@ def _open_bucket(opening: Opening) -> Source:
     return open_nats_source(opening.target)
 
 
-def _open_bucket_store(name: str, *, wait: float, synchronous: Synchronous, create: bool) -> Store:
+def _open_bucket_store(name: str, *, wait: float, create: bool) -> Store:
     from market_index_feeds.nats import NatsStore  # noqa: PLC0415  # it needs the extra `nats`
 
-    if synchronous != "full":
-        raise StoreError(
-            f"{shown_name(name)} cannot be opened: synchronous must be 'full' for a bucket, got "
-            f"{safe_repr(synchronous)} (its servers determine its durability)"
-        )
     return NatsStore(name, wait=wait, create=create)
 
 
@@ -379,6 +420,8 @@ def _suggestion(name: str) -> str:
     if address is not None:
         scheme, rest, port = address.groups()
         meant = f"{scheme or ('nats' if port == '4222' else 'http')}://{shown_name(rest)}"
+    if meant is None and re.match(r"[a-z]+:(?!/)", name):
+        return f" (a prefix must be {', '.join(kind.prefix for kind in KINDS if kind.prefix)})"
     return f" (did you mean {meant}?)" if meant else ""
 
 
@@ -432,11 +475,13 @@ _SELECTION: Final[Mapping[str, Callable[[str], Any]]] = {
 
 LINES: Final = Kind("lines of order books", Contents.CHANGES, _open_lines)
 
-SQLITE: Final = Kind("a store", Contents.COPY, lambda opening: SqliteSource(opening.target), SqliteStore)
+SQLITE: Final = Kind(
+    "a store", Contents.COPY, lambda opening: SqliteSource(opening.target), SqliteStore, takes_synchronous=True
+)
 
 EVENTS: Final = Kind("events of orders", Contents.STATES, _open_orders, prefix="orders:", options={"history": _BLOCKS})
 
-KINDS: Final = (
+KINDS: Final = [
     LINES,
     SQLITE,
     Kind("the sample", Contents.STATES, _open_sample, prefix=SAMPLE),
@@ -476,5 +521,5 @@ KINDS: Final = (
         schemes=("nats", "tls"),
         extra="nats",
     ),
-)
-"""All kinds of feeds and stores."""
+]
+"""All kinds of feeds and stores that are registered."""

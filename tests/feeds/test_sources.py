@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
-from market_index_feeds import FeedError, StoreError, open_feed, open_store, replay
+from market_index_feeds import (
+    Contents,
+    FeedError,
+    Kind,
+    Opening,
+    StoreError,
+    open_feed,
+    open_store,
+    register_kind,
+    replay,
+    sources,
+)
 from market_index_feeds.ledger import EXCHANGES
-from market_index_feeds.sources import KINDS, Kind, kind_of
+from market_index_feeds.sources import KINDS, kind_of
 from tests.command import SAMPLE
 from tests.feeds.event_lines import RESET, block, place, rollback
 from tests.feeds.made_up import pair as made_up_pair
 from tests.feeds.made_up import spots
+from tests.feeds.scripted import MemoryStore, ScriptedSource
 
 RECORDED = b'{"as_of":null,"recorded_at":"2026-11-22T00:00:00Z"}\n'
 
@@ -88,8 +101,9 @@ def test_the_history_is_how_far_back_a_rollback_may_go(tmp_path: Path):
     path.write_bytes(RESET + place("a") + block("1") + place("c") + block("2") + rollback("1"))
     for options in ("", "?history=1"):
         assert open_feed(f"orders:{path}{options}").read().as_of == "1"
-    with pytest.raises(FeedError, match="block '1' must be retained for a rollback to it"):
-        open_feed(f"orders:{path}?history=0").read()
+    feed = open_feed(f"orders:{path}?history=0")
+    assert feed.read().as_of == "2"
+    assert "block '1' must be retained for a rollback to it" in str(feed.health.problem)
 
 
 def test_the_sample_has_all_its_pairs_and_changes_most_of_them_in_a_loop():
@@ -121,6 +135,54 @@ def test_no_credentials_of_a_name_are_shown(kind: Kind):
         assert not any(secret in shown for secret in ("user", "pa:", "ss@", "secret")), shown
         assert shown.startswith(kind.prefix or name.partition("//")[0])
         assert shown.endswith(("host/x", "a.ndjson"))
+
+
+class TestRegistration:
+    @pytest.fixture(autouse=True)
+    def _own_table(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sources, "KINDS", [*KINDS])
+        sources._register_installed.cache_clear()
+
+    def kind(self, **more: Any) -> Kind:
+        content = {made_up_pair(1): OrderBook(made_up_pair(1), spot="1")}
+
+        def open_source(opening: Opening) -> ScriptedSource:
+            source = ScriptedSource(opening.shown)
+            source.books = content
+            return source
+
+        return Kind("a made-up medium", Contents.COPY, open_source, MemoryStore, **more)
+
+    def test_a_registered_kind_is_opened_by_its_name(self):
+        register_kind(self.kind(prefix="made-up:"))
+        register_kind(self.kind(schemes=("memory",)))
+        for name in ("made-up:x", "memory://x"):
+            assert spots(open_feed(name).read()) == {1: "1"}
+        with pytest.raises(StoreError, match="synchronous must be 'full' for a made-up medium, got 'normal'"):
+            open_store("made-up:x", synchronous="normal")
+
+    def test_a_kind_of_an_installed_package_is_found_by_its_entry_point(self, monkeypatch: pytest.MonkeyPatch):
+        entry = SimpleNamespace(load=lambda: self.kind(prefix="made-up:"))
+        monkeypatch.setattr(sources, "entry_points", lambda group: [entry] if group == "market_index.kinds" else [])
+        assert spots(open_feed("made-up:x").read()) == {1: "1"}
+
+    @pytest.mark.parametrize("names", [{}, {"prefix": "made-up"}, {"prefix": "orders:"}, {"schemes": ("nats",)}])
+    def test_its_name_must_be_its_own(self, names: dict[str, Any]):
+        with pytest.raises(ValueError, match=r"a kind must have a prefix|must have a name of its own"):
+            register_kind(self.kind(**names))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("orders:", "orders: cannot be opened: the name of a file must follow orders:, or - for standard input"),
+        ("order:x.ndjson", "order:x.ndjson cannot be opened: No such file or directory (a prefix must be sample:, "),
+    ],
+)
+def test_an_error_names_what_the_user_wrote(name: str, message: str):
+    with pytest.raises(FeedError) as raised:
+        open_feed(name)
+    assert str(raised.value).startswith(message)
 
 
 def test_the_ledger_is_a_url_with_options_and_credentials():

@@ -242,7 +242,7 @@ EXITS = """
     publish busy.db --wait 0
     relay books.ndjson busy.db --wait 0
     retract busy.db ADA IUSD --wait 0
-3 nats://h/books cannot be opened: synchronous must be 'full' for a bucket, got 'normal' (*)
+3 nats://h/books cannot be opened: synchronous must be 'full' for a bucket, got 'normal'
     publish nats://h/books books.ndjson --synchronous normal
 3 INVALID / text contains no valid order book
     dump text
