@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import suppress
-from threading import Condition
+from math import isnan
+from threading import TIMEOUT_MAX, Condition
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, final
 from weakref import WeakValueDictionary
 
@@ -66,13 +67,20 @@ class LiveIndex:
 
         Args:
             after: The index that the caller knows, compared by identity.
-            timeout: In seconds; None waits without end.
+            timeout: In seconds; None and infinity wait without end, and a negative number does not wait.
+
+        Raises:
+            ValueError: `timeout` is not a number (NaN).
 
         >>> live = LiveIndex()
         >>> seen = live.wait()
         >>> live.wait(after=seen, timeout=0.01) is seen
         True
         """
+        if timeout is not None:
+            if isnan(timeout):
+                raise ValueError("timeout must be None or a number of seconds, got nan")
+            timeout = min(timeout, TIMEOUT_MAX)
         if self._current is after:
             with self._condition:
                 self._condition.wait_for(lambda: self._current is not after, timeout)

@@ -25,17 +25,14 @@ from collections.abc import Generator
 from contextlib import closing
 from enum import Enum
 from threading import Event
-from typing import Final, TypeAlias, final
+from typing import TypeAlias, final
 
 from attrs import define, field, frozen
 
 from market_index import Freshness, InvalidFreshness, MarketIndexError, OrderBook, Pair, wire
-from market_index.wire import object_from_json
 from market_index_feeds.line_json import CommitLine, marker_from_json
 from market_index_feeds.lines import Line, LineSource, Reading
 from market_index_feeds.source import UNKNOWN, NoVersion, Progress, Version
-
-_EVENT_KEYS: Final = frozenset({"place", "remove", "untrack", "block", "rollback", "reset"})
 
 
 @frozen
@@ -67,15 +64,7 @@ def read_line(line: Line) -> Content | None:
     except MarketIndexError as error:
         reason = str(error)
     # The decoded value is released with the error, so that it is not in memory twice.
-    hint = " (an event of orders: type orders: before the name of its file)" if _is_event(text) else ""
-    return Invalid(frozenset({wire.pair_named_in(text)}), reason + hint)
-
-
-def _is_event(text: bytes) -> bool:
-    try:
-        return not _EVENT_KEYS.isdisjoint(object_from_json(text))
-    except MarketIndexError:
-        return False
+    return Invalid(frozenset({wire.pair_named_in(text)}), reason)
 
 
 @define(eq=False)

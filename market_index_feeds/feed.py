@@ -12,7 +12,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import closing, suppress
 from datetime import datetime
 from queue import Empty, SimpleQueue
-from threading import Event, Thread, current_thread
+from threading import TIMEOUT_MAX, Event, Thread, current_thread
 from time import monotonic
 from typing import Final, Self, final
 
@@ -48,7 +48,7 @@ class _Closing(Event):
 
     def wait(self, timeout: float | None = None) -> bool:
         with suppress(Empty):
-            self._marks.put(self._marks.get(timeout=timeout and max(timeout, 0)))
+            self._marks.put(self._marks.get(timeout=timeout and min(max(timeout, 0), TIMEOUT_MAX)))
         return self._was_set
 
 

@@ -15,7 +15,6 @@ from market_index_feeds import FeedError, open_feed, open_lines
 from market_index_feeds.lines import MAX_LINE_BYTES, LineCutter
 from tests.feeds.contract.lines import book_line, commit_line, retract_line, spoiled_line
 from tests.feeds.contract.medium import Reader, Ticks
-from tests.feeds.event_lines import RESET, place
 from tests.feeds.made_up import book, pair, spots
 
 ONE, TWO = book_line(book(1, 1)), book_line(book(2, 2))
@@ -219,11 +218,3 @@ class TestFiles:
         open_feed(path).read(lambda done, total: seen.append((done, total)))
         assert len(seen) > 2
         assert seen[-1] == (path.stat().st_size, path.stat().st_size)
-
-
-def test_a_line_of_another_kind_says_how_to_open_it(path: Path, caplog: pytest.LogCaptureFixture):
-    path.write_bytes(RESET + place("a"))
-    with pytest.raises(FeedError, match="contains no valid order book"):
-        open_feed(path).read()
-    assert all("an event of orders: type orders: before the name of its file" in one for one in caplog.messages)
-    assert len(caplog.messages) == 2

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from math import inf
+from math import inf, nan
 from threading import Barrier, Condition
 
 import pytest
@@ -165,6 +165,10 @@ class TestWait:
         before = live.current
         assert live.wait(before, timeout) is before
 
+    def test_a_timeout_must_be_a_number(self, live: LiveIndex):
+        with pytest.raises(ValueError, match="timeout must be None or a number of seconds, got nan"):
+            live.wait(live.current, nan)
+
     def test_the_timeout_is_in_seconds(self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
         before, timeouts = live.current, list[float | None]()
 
@@ -177,7 +181,7 @@ class TestWait:
         assert timeouts == [7, None]
 
     @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-    @pytest.mark.parametrize("timeout", [None, DEADLINE_SECONDS])
+    @pytest.mark.parametrize("timeout", [None, DEADLINE_SECONDS, inf])
     def test_any_change_wakes_threads_and_the_tasks_of_each_event_loop(
         self, live: LiveIndex, timeout: float | None, change: Callable[[LiveIndex], object]
     ):

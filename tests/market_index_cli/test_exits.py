@@ -258,7 +258,7 @@ EXITS = """
     dump blank
     pairs blank
     book blank ADA IUSD
-3 events: line 1 rejected: base: missing (an event of orders: type orders: *) / events contains no valid order book
+3 events: line 1 rejected: base: missing / events contains no valid order book
     pairs events
 3 books.ndjson contains no reset (if it has order books, omit orders: before its name); waiting for a reset
     pairs orders:books.ndjson
