@@ -41,6 +41,8 @@ class PolledService(Marked):
         return self.fence()
 
     def replace(self, *books: OrderBook, freshness: Freshness | None = None) -> Fence:
+        for book in books:
+            self.front.answers.pop(book.pair, None)
         self.live.show(MarketIndex([*books, self.mark()]).with_freshness(freshness or Freshness()))
         return self.fence()
 
