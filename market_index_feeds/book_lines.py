@@ -7,7 +7,7 @@ Theory of operation
          ▲                             │
          └──── the file starts again ──┘
 
-- UNCOMMITTED: A line is visible once it is read. A file without commit lines stays in this phase.
+- UNCOMMITTED: A line is visible once it is read. A file without commit lines stays in this state.
 - COMMITTED: A line is staged. The next commit line makes all staged lines visible, in one change, with its freshness.
 
 A later line replaces an earlier one of the same pair. A retract line removes its pair. An invalid line keeps the last
@@ -23,7 +23,6 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from contextlib import closing
-from enum import Enum
 from threading import Event
 from typing import TypeAlias, final
 
@@ -111,18 +110,14 @@ class Change:
         return [pair for pair, book in self.books.items() if book is None]
 
 
-class Phase(Enum):
-    """The phases of the lines of a file or a stream, and when a line is visible; see the module docstring."""
-
-    UNCOMMITTED = "once it is read"
-    COMMITTED = "with the next commit line"
-
-
 class _Commits:
-    """The lines that became visible since the last change, and the staged ones, which wait for a commit line."""
+    """The lines that became visible since the last change, and the staged ones, which wait for a commit line.
+
+    `has_commits`: whether there was a commit line, so that lines are staged; see the module docstring.
+    """
 
     def __init__(self) -> None:
-        self.phase = Phase.UNCOMMITTED
+        self.has_commits: bool = False
         self.visible, self.staged = Change(is_whole=True), Change()
 
     def add(self, content: Content) -> None:
@@ -130,9 +125,9 @@ class _Commits:
         if isinstance(content, CommitLine):
             self.visible.add(self.staged)
             self.visible.freshness, self.staged = content.freshness, Change()
-            self.phase = Phase.COMMITTED
+            self.has_commits = True
         else:
-            (self.visible if self.phase is Phase.UNCOMMITTED else self.staged).add_line(content)
+            (self.staged if self.has_commits else self.visible).add_line(content)
 
 
 @final
@@ -187,7 +182,7 @@ class BookLines(LineSource):
         """Add the last line, which has no newline, if it is whole. Otherwise return its pair, if it is not waiting."""
         content = None if tail is None else read_line(tail)
         if isinstance(content, Invalid):
-            return content.pairs if commits.phase is Phase.UNCOMMITTED else frozenset()
+            return frozenset() if commits.has_commits else content.pairs
         if content is not None:
             # It is added again once it has its newline, which changes nothing.
             commits.add(content)

@@ -102,7 +102,7 @@ class Phase(Enum):
 
 
 @frozen(eq=False)
-class _State:
+class _BlockState:
     """The orders after an event.
 
     `unpaired` has the ids of the orders whose assets are not a pair: anyone can place one, and it may be removed.
@@ -127,7 +127,7 @@ class _Pending:
     spots: dict[Pair, Decimal | None] = field(factory=dict)
     pairs: set[Pair] = field(factory=set)
 
-    def applied_to(self, before: _State, as_of: str | None = None) -> _State:
+    def applied_to(self, before: _BlockState, as_of: str | None = None) -> _BlockState:
         """Return the state after the events, which follow the state `before`."""
         spots: dict[Pair, Decimal | None] = {pair: None for pair in self.pairs if pair not in before.orders.index}
         placed, unpaired = dict[str, Order](), dict[str, Order]()
@@ -135,7 +135,7 @@ class _Pending:
             if order is not None:
                 (unpaired if order is _UNPAIRED else placed)[order_id] = order
         # Also those that are placed are removed: an order that is changed is removed first.
-        return _State(
+        return _BlockState(
             before.orders.apply(placed, self.orders, spots | self.spots, as_of, missing_ok=True),
             before.unpaired.apply(unpaired, self.orders, missing_ok=True),
         )
@@ -159,9 +159,9 @@ class Blocks:
         self._max_blocks = history + 1
         self._reject = reject
         self._line = 0
-        self._blocks: OrderedDict[str, _State] = OrderedDict()
+        self._blocks: OrderedDict[str, _BlockState] = OrderedDict()
         # The state of the last block, or a later one if events had to be applied, and the events after it.
-        self._applied, self._events = _State(), _Pending()
+        self._applied, self._events = _BlockState(), _Pending()
 
     @property
     def problem(self) -> str | None:
@@ -188,7 +188,7 @@ class Blocks:
         """Start a phase without a state: forget all states but the visible one."""
         self.phase, self.pending = phase, 0
         self._blocks.clear()
-        self._applied, self._events = _State(), _Pending()
+        self._applied, self._events = _BlockState(), _Pending()
 
     def apply(self, values: _Values) -> None:
         """Apply the next event.

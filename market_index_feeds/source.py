@@ -89,6 +89,7 @@ class Version:
             and self.orders is other.orders
             and self.venue_orders is other.venue_orders
             and self.skipped is other.skipped
+            and self.spot_times is other.spot_times
             and (self.invalid, self.position, self.problem) == (other.invalid, other.position, other.problem)
         )
 
