@@ -23,7 +23,8 @@ def main() -> None:
     FEED is a source of books: a store, a file with one order book per line in the JSON of the order-book endpoint
     (books.ndjson), - for standard input, events of orders (orders:events.ndjson, or orders:-), a recording that is
     replayed (replay:recording.ndjson), the base URL of a running service (http://127.0.0.1:8000), the order books of
-    the ledger in a running Kupo (kupo:http://127.0.0.1:1442), or sample:, a recording that comes with the package.
+    the ledger in a running Kupo (kupo:http://127.0.0.1:1442) or in a public index (koios:), or sample:, a recording
+    that comes with the package.
     Options follow a ?: "replay:recording.ndjson?speed=10&loop" replays ten times as fast, and again after its end;
     "orders:-?history=100" is how many blocks back a rollback may go. STORE is where books are published: a file such as
     market.db, or a bucket of NATS JetStream (nats://127.0.0.1:4222/books).

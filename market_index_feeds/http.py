@@ -1,4 +1,4 @@
-"""The HTTP client of sources: GET requests below one base URL, each bounded in time and size.
+"""The HTTP client of sources: requests below one base URL, each bounded in time and size.
 
 It follows no redirect, so the headers of a request, which may be credentials, reach no other host. It has no cookies,
 ignores the proxies of the environment, and asks for uncompressed bodies. A body that is cut is an error, never a
@@ -112,7 +112,14 @@ class Client:
         await self._transport.aclose()
 
     async def get(
-        self, target: str, headers: Mapping[str, str], *, seconds: float, max_bytes: int, method: str = "GET"
+        self,
+        target: str,
+        headers: Mapping[str, str],
+        *,
+        seconds: float,
+        max_bytes: int,
+        method: str = "GET",
+        content: bytes = b"",
     ) -> Response:
         """Return the whole response to a request, whatever its status is.
 
@@ -122,6 +129,7 @@ class Client:
             seconds: The timeout of the whole exchange, from the look-up of the host to the end of the body.
             max_bytes: The maximum size of the body.
             method: The method, such as HEAD.
+            content: The body of the request, such as the arguments of a POST.
 
         Raises:
             FeedError: There is no whole response within `seconds`.
@@ -129,7 +137,7 @@ class Client:
         """
         body = bytearray()
         async with _failures(target, seconds):
-            response = await self._send(target, headers, method)
+            response = await self._send(target, headers, method, content)
             # Read to the end, even if it is too large: leaving the loop would leave generators of httpx open.
             async for piece in response.aiter_raw():
                 if len(body) <= max_bytes:
@@ -156,14 +164,16 @@ class Client:
                 receiving.cancel()
                 await asyncio.wait({receiving})
 
-    async def _send(self, target: str, headers: Mapping[str, str], method: str = "GET") -> httpx.Response:
+    async def _send(
+        self, target: str, headers: Mapping[str, str], method: str = "GET", content: bytes = b""
+    ) -> httpx.Response:
         """Send a request, and return the response, whose body is to be read."""
         merged = self._address.headers.copy()
         merged.update({**headers, **_OWN_HEADERS})
         connect = {"timeout": {"connect": CONNECT_SECONDS}}
         url = f"{self._address.base_url}{target}"
         return await self._transport.handle_async_request(
-            httpx.Request(method, url, headers=merged, extensions=connect)
+            httpx.Request(method, url, headers=merged, content=content, extensions=connect)
         )
 
 

@@ -18,7 +18,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from market_index import MarketIndexError, Pair
 from market_index.errors import missing_extra, safe_repr
@@ -83,6 +83,7 @@ class Kind:
         repeatable: The options that may be given more than once.
         extra: The extra that must be installed.
         takes_headers: Whether it sends requests of HTTP, with the headers of the caller.
+        has_quota: Whether the requests of a day are limited, so that one process reads for all.
         takes_exchanges: Whether it reads exchanges of the ledger, and accepts further ones of the caller.
         takes_synchronous: Whether `open_store` gets the argument `synchronous`.
     """
@@ -100,6 +101,7 @@ class Kind:
     takes_headers: bool = False
     takes_exchanges: bool = False
     takes_synchronous: bool = False
+    has_quota: bool = False
 
     def shown(self, name: str) -> str:
         """Return a name of this kind as messages show it."""
@@ -203,7 +205,7 @@ def open_feed(
     order book per line (`books.ndjson`), `-` for standard input, events of orders (`orders:events.ndjson`, `orders:-`),
     a recording (`replay:recording.ndjson`), `sample:`, the base URL of a running service (`http://127.0.0.1:8000`, with
     the extra `follow`), or the orders of the ledger in a running Kupo (`kupo:http://127.0.0.1:1442`, with the extra
-    `ledger`).
+    `ledger`) or in Koios, a public index (`koios:`).
 
     Options follow the last `?` of a name, with `&` between them. If the path itself contains `?`, add another one at
     its end: `replay:odd?name?`.
@@ -212,6 +214,8 @@ def open_feed(
     - `replay:recording.ndjson?speed=10&loop`: ten times as fast as it was recorded, and again after its end.
     - `kupo:http://127.0.0.1:1442?pair=BASE/QUOTE&only`: this pair is always listed, with this base, and no other pair
       is listed. `pair` may be repeated. With `hours=48`, an execution is a spot price for 48 hours instead of 24.
+
+    - `koios:?every=60`: read each minute instead of every five; the others are those of `kupo:`.
 
     `sample:` is a recording in this package, replayed in a loop.
 
@@ -364,6 +368,14 @@ def _open_kupo(opening: Opening) -> Source:
     return KupoSource(opening.target, _selection(opening), headers=opening.headers)
 
 
+def _open_koios(opening: Opening) -> Source:
+    from market_index_feeds.ledger import KoiosSource  # noqa: PLC0415  # it needs the extra `ledger`
+
+    options = dict(opening.options)
+    every = {"every": options.pop("every")} if "every" in options else {}
+    return KoiosSource(opening.target, _selection(evolve(opening, options=options)), headers=opening.headers, **every)
+
+
 def _selection(opening: Opening) -> Selection:
     """Return which orders of the ledger are read."""
     from market_index_feeds.ledger import Selection  # noqa: PLC0415  # the same
@@ -503,6 +515,18 @@ KINDS: Final = [
         extra="ledger",
         takes_headers=True,
         takes_exchanges=True,
+    ),
+    Kind(
+        "the ledger in Koios",
+        Contents.STATES,
+        _open_koios,
+        prefix="koios:",
+        options={**_SELECTION, "every": partial(_integer, "every", "a number of seconds, 1 or more", range(1, 86_401))},
+        repeatable=frozenset({"pair"}),
+        extra="ledger",
+        takes_headers=True,
+        takes_exchanges=True,
+        has_quota=True,
     ),
     Kind(
         "a service",

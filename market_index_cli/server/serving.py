@@ -30,6 +30,7 @@ from market_index_cli.server.listeners import bind, passed_socket, url_of
 from market_index_cli.server.workers import shared_buffer, supervise
 from market_index_cli.tokens import tokens_of
 from market_index_feeds import Feed
+from market_index_feeds.sources import kind_of
 from market_index_http import create_app, find_response
 from market_index_http.operating import Health, Metrics, description_route, probe_routes
 from market_index_http.stream import Stream
@@ -64,6 +65,8 @@ def run(settings: Settings) -> int:
     with _opened(settings) as feed, _listener(settings) as listener:
         if settings.workers == 1:
             _serve(settings, feed, listener, bytearray(SLOT_BYTES), 0)
+        elif kind_of(settings.feed).has_quota:
+            raise click.UsageError(f"each worker would read {feed.name}: relay it into a store, and serve the store")
         elif feed.is_stream:
             raise click.UsageError(f"{feed.name} can be read by only one process: omit --workers")
         else:

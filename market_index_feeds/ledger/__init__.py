@@ -3,6 +3,7 @@
 from market_index_feeds.ledger.datum import Skipped, constructor
 from market_index_feeds.ledger.exchange import Candidate, Exchange, Fill, Offer
 from market_index_feeds.ledger.exchanges import EXCHANGES
+from market_index_feeds.ledger.koios import KoiosSource
 from market_index_feeds.ledger.kupo import KupoSource
 from market_index_feeds.ledger.outputs import Spend
 from market_index_feeds.ledger.source import WINDOW_HOURS, Selection
@@ -15,6 +16,7 @@ __all__ = [
     "Exchange",
     "Fee",
     "Fill",
+    "KoiosSource",
     "KupoSource",
     "Offer",
     "Output",

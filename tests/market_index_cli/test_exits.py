@@ -135,6 +135,9 @@ EXITS = """
     serve kupo:http://me:secret@127.0.0.1:1?hours=48
     relay kupo:http://me:secret@127.0.0.1:1?hours=48 new.db
     orders kupo:http://me:secret@127.0.0.1:1?hours=48
+3 koios:http://127.0.0.1:1 cannot be read: All connection attempts failed; Koios must be reachable without a proxy, *
+    serve koios:http://me:secret@127.0.0.1:1?every=60
+    pairs koios:http://me:secret@127.0.0.1:1
 3 kupo:nowhere cannot be opened: its URL must have http:// or https://, a host, a valid port, and no query*
     serve kupo:nowhere
 3 new.db cannot be opened: No such file or directory (market-index publish or relay creates it)
