@@ -62,8 +62,8 @@ class OrderBook(Value):
     >>> from market_index import ADA, AssetId
     >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
     >>> book = OrderBook.from_levels(pair, bids=[("2", 10), ("3", 5), ("2.0", 1)], asks=[("4", 7)], spot="3.5")
-    >>> [(str(level.price), level.accumulated_liquidity) for level in book.bids]
-    [('3', 5), ('2', 11)]
+    >>> list(book.bids.items())
+    [(Decimal('3'), 5), (Decimal('2'), 11)]
     >>> book.spread, book.mid
     (Decimal('1'), Decimal('3.5'))
 
@@ -319,8 +319,8 @@ class OrderBook(Value):
         >>> from market_index import ADA, AssetId
         >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
         >>> book = OrderBook.from_levels(pair, bids=[("0.58", 7), ("0.52", 5), ("0.49", 3)], asks=[("0.61", 1)])
-        >>> [(str(level.price), level.accumulated_liquidity) for level in book.grouped("0.1").bids]
-        [('0.5', 12), ('0.4', 3)]
+        >>> list(book.grouped("0.1").bids.items())
+        [(Decimal('0.5'), 12), (Decimal('0.4'), 3)]
 
         Raises:
             InvalidPrice: `step` is not a price.

@@ -131,7 +131,7 @@ def _(book: OrderBook) -> _Content:
     counts = f"; {len(book.bids):,} bids, {len(book.asks):,} asks"
     names: _Row = (book.pair.base, " / ", book.pair.quote)
     prices: _Row = ("spot ", book.spot, ", spread ", book.spread, crossing, ", mid ", book.mid, counts)
-    sides = zip_longest(_rows(book.bids), _rows(book.asks), fillvalue=(None, None))
+    sides = zip_longest(book.bids[:SHOWN_ROWS].items(), book.asks[:SHOWN_ROWS].items(), fillvalue=(None, None))
     rows = [(bid_amount, bid, ask, ask_amount) for (bid, bid_amount), (ask, ask_amount) in sides]
     return [names, prices], ("amount", "bid", "ask", "amount"), rows, max(len(book.bids), len(book.asks))
 
@@ -139,11 +139,7 @@ def _(book: OrderBook) -> _Content:
 @_content.register
 def _(levels: Levels) -> _Content:
     title = f"{len(levels):,} {levels.side.value}s"
-    return [[title]], ("price", "accumulated_liquidity"), _rows(levels), len(levels)
-
-
-def _rows(levels: Levels) -> list[tuple[Decimal | None, int | None]]:
-    return [(level.price, level.accumulated_liquidity) for level in levels[:SHOWN_ROWS]]
+    return [[title]], ("price", "accumulated_liquidity"), list(levels[:SHOWN_ROWS].items()), len(levels)
 
 
 @_content.register
