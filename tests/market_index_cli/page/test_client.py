@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 
 from market_index import ADA, LiveIndex, OrderBook, Pair, __version__
+from market_index.display import Token, Tokens
 from market_index_feeds.service import SILENCE_SECONDS
 from market_index_http.stream import audience
 from tests.apps import composed
-from tests.page import PAGE, token
+from tests.page import PAGE, app_with_page, token
 from tests.service import Restartable, Service, served
 from tests.waiting import DEADLINE_SECONDS
 
@@ -398,6 +399,16 @@ def test_a_bot_in_40_lines_follows_through_a_restart_and_has_the_books_of_the_en
             assert process.returncode == 0
     finally:
         server.stop()
+
+
+def test_the_bot_in_javascript_prints_names_and_whole_units(folder: Path):
+    tokens = Tokens([Token(SNEK, "SNEK", decimals=2)])
+    book = OrderBook.from_levels(Pair(SNEK, ADA), bids=[("25.5", 10)])
+    with served(app_with_page(LiveIndex([book]), tokens=tokens)) as service:
+        command = ["node", "bot.mjs", f"http://127.0.0.1:{service.port}", str(book.pair)]
+        with running(folder, *command) as process:
+            assert process.stdout
+            assert process.stdout.readline() == "SNEK/ADA: 0.00255 / no ask\n"
 
 
 @pytest.mark.parametrize("name", [path.name for path in BOTS])
