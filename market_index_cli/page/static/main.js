@@ -1,7 +1,7 @@
 // The page: it follows the service, and shows the pairs and the selected order book.
 //
 // There is one `state`. `dispatch` replaces it by `reduce`, keeps the settings, starts the requests that the new state needs,
-// and draws the views in the next frame. The selected book follows the stream of changes. Without a stream, as behind a proxy
+// and draws the views, at most once a frame. The selected book follows the stream of changes. Without a stream, as behind a proxy
 // that blocks it, it is requested together with the list.
 
 import { BookView } from "./book.js";
@@ -20,6 +20,7 @@ const MIN_CONTENT_MILLISECONDS = 1000;
 const CONTENT_FACTOR = 10;
 const REOPEN_MILLISECONDS = 30_000;
 const TICK_MILLISECONDS = 500;
+const FRAME_MILLISECONDS = 16;
 const SETTINGS = ["isSmallest", "sort", "hasShortcut"];
 const TOO_OLD = "This browser is too old for this page. It must be Chrome 116, Firefox 124, Safari 17.4 or later.";
 
@@ -42,6 +43,7 @@ let state = initial({
   hasShortcut: stored.hasShortcut !== "false",
 });
 let isDrawing = false;
+let drawnAt = -Infinity;
 /** Ends the requests of the page when it is hidden, and those of a book when another one is selected. */
 let visible = new AbortController();
 let selected = new AbortController();
@@ -55,9 +57,8 @@ function dispatch(type, details) {
   state = reduce(before, { type, at: performance.now(), ...details });
   for (const name of SETTINGS) if (state[name] !== before[name]) stored[name] = String(state[name]);
   if (state.pair?.key !== before.pair?.key || state.isVisible !== before.isVisible) followBook();
-  // Enter opens the first pair that was found: it must be there.
-  if (type === "searched") list.show(state);
-  // Several versions are one change for the visitor.
+  // At once, also because Enter opens the first pair that was found. But several versions in one frame are one change.
+  if (performance.now() - drawnAt > FRAME_MILLISECONDS) return draw();
   if (isDrawing) return;
   isDrawing = true;
   requestAnimationFrame(draw);
@@ -65,6 +66,7 @@ function dispatch(type, details) {
 
 function draw() {
   isDrawing = false;
+  drawnAt = performance.now();
   list.show(state);
   view.show(state);
   showStatus(state);

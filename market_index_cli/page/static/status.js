@@ -12,7 +12,10 @@ const [connection, age, asOf, transport, alertNotice, notice] =
 export function showStatus(state) {
   const { pair, book, report, isCurrent } = state;
   const { name, label, reason, warning, isOld } = freshness(state);
-  Object.assign(document.body.dataset, { view: pair === null ? "list" : "book", freshness: name });
+  const { dataset } = document.body;
+  for (const [key, value] of [["view", pair === null ? "list" : "book"], ["freshness", name]]) {
+    if (dataset[key] !== value) dataset[key] = value;
+  }
   document.body.classList.toggle("old", isOld && name !== "untracked");
   setText(connection, label);
   setText(age, reason);
@@ -23,7 +26,8 @@ export function showStatus(state) {
   setText(transport, isShown ? (book.isStreamed ? "stream: each change as it happens" : "no stream: polled") : "");
   setText(alertNotice, warning);
   showNotice(state);
-  document.title = titleOf(state, isOld);
+  const title = titleOf(state, isOld);
+  if (document.title !== title) document.title = title;
 }
 
 function showNotice({ pair, book, rows, tokens, failures }) {
