@@ -81,7 +81,7 @@ TOKENS: Final = option(
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="Show names and whole units by the token registry (CIP-26): its folder of mappings, or a file of its entries. "
-    "JSON stays in smallest units.",
+    "JSON stays in smallest units. Without it, the names of a service are those that it was served with.",
 )
 HOST: Final = option(
     "--host", default="127.0.0.1", help="Address to listen on. The default is reachable only from this machine."
