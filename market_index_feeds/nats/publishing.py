@@ -7,10 +7,11 @@ A batch expects the last sequence of the bucket, so it is stored only if no othe
 not, the record of the bucket is read, and the batch is made again. Between two batches of a change, another publisher
 may have overwritten what is stored of it: the rest is stored then, and no as_of is stated.
 
-If the reply is lost, the same batch is sent again. At most one of the two is stored. If the second is rejected, the
-record of the last message shows by its random id that the first was stored. After a change of another publisher, that
-is not known any more: `UnknownOutcome`. A leader without the other servers rejects the second, too, although the bucket
-is unchanged: the outcome of the first is then open, and the batch is tried again later.
+If the reply is lost, the batch is sent again, unless the record of the last message shows by its random id that it is
+stored. At most one of the two is stored: if the second is rejected, the record is read once more. After a change of
+another publisher, it is not known any more whether the first was stored: `UnknownOutcome`. A leader without the other
+servers rejects the second, too, although the bucket is unchanged: the outcome of the first is then open, and the batch
+is tried again later.
 
 A batch of one book is one plain message, which takes the servers a fraction of the time of a batch.
 
@@ -56,9 +57,16 @@ Messages: TypeAlias = list[tuple[str, bytes, dict[str, str]]]
 class _StoredInPart(FeedError):
     """The servers stored only the first messages of a batch."""
 
-    def __init__(self, reason: object, messages: int) -> None:
-        super().__init__(str(reason))
+    def __init__(self, messages: int) -> None:
+        super().__init__("a disk or an account of its servers may be full")
         self.messages = messages
+
+
+def _is_stored(batch: Record, found: Record) -> bool:
+    """Return whether the record that was found is that of a batch. Raises `_StoredInPart`."""
+    if found.change == batch.change and found.part:
+        raise _StoredInPart(found.part)
+    return found.change == batch.change
 
 
 @define
@@ -209,6 +217,10 @@ class NatsStore(Store):
 
         async def attempt() -> Position:
             nonlocal may_be_stored
+            if may_be_stored:
+                found, stored = await self._load()
+                if _is_stored(record, stored):
+                    return found
             try:
                 number = await self._bucket.commit(batch, position.number, f"{record.change}.{next(attempts)}")
                 return evolve(position, number=number)
@@ -233,12 +245,9 @@ class NatsStore(Store):
     ) -> Position:
         """Return the next position if an earlier attempt has stored a rejected batch. Raises as `_commit`."""
         found, stored = await self._load()
-        is_other_change = rejected.code in WRONG_SEQUENCE
-        if stored.change == record.change and not stored.part:
+        if _is_stored(record, stored):
             return found
-        if stored.change == record.change:
-            raise _StoredInPart("a disk or an account is full" if is_other_change else rejected, stored.part)
-        if not is_other_change:
+        if rejected.code not in WRONG_SEQUENCE:
             raise rejected
         if found == position:
             # The leader also counts what it has proposed to the other servers, such as the last attempt.

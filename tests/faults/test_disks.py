@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from market_index import LiveIndex
+from market_index import Freshness, LiveIndex
 from market_index_feeds import FeedError, Store, StoreError, open_feed, open_store, replay
+from tests import nats
 from tests.command import running
 from tests.faults.actors import PAIRS, books
 from tests.feeds.made_up import book, spots
@@ -88,6 +89,19 @@ def test_a_full_disk_loses_only_the_change_that_does_not_fit(small_disk: Path):
             assert store.publish(book(0, 1000)).position.number == revision + 1
             eventually(lambda: spots(live)[0] == "1000")
     assert stored_spots(path)[0] == "1000"
+
+
+@pytest.mark.decision(37)
+def test_a_batch_that_a_full_disk_of_a_server_cuts_is_a_change_that_was_not_finished(small_disk: Path):
+    with nats.served(small_disk / "server") as server, open_store(server.bucket("books"), wait=10) as store:
+        store.replace([book(number, 1) for number in range(1000, 1020)], Freshness("slot 1"))
+        with (small_disk / "rest").open("wb", buffering=0) as file:
+            # The server has the batch twice: as it arrives, and as it is committed.
+            file.write(bytes(shutil.disk_usage(small_disk).free - 450_000))
+        with pytest.raises(StoreError, match=r"only in part .* a disk or an account of its servers may be full"):
+            store.update([book(number, 2) for number in range(1000)], freshness=Freshness("slot 2"))
+        index = open_feed(server.bucket("books")).read()
+        assert (index.as_of, set(spots(index).values())) == (None, {"1", "2"})
 
 
 def test_a_recorder_on_a_full_disk_leaves_a_valid_recording(small_disk: Path, tmp_path: Path):

@@ -493,11 +493,13 @@ def test_a_batch_that_is_stored_in_part_is_a_change_that_was_not_finished(
         if before:
             store.replace([book(number, 1) for number in before], Freshness("slot 1"))
             reader.until(lambda version: version.index.as_of == "slot 1")
-        with pytest.raises(StoreError, match="and its as_of is not known: resource limits exceeded") as raised:
+        with pytest.raises(StoreError, match="a disk or an account of its servers may be full") as raised:
             store.update(books(2, 400), freshness=Freshness("slot 2"))
         assert type(raised.value) is StoreError
         (stored,) = map(int, re.findall(r"written to only in part \((\d+) books are stored", str(raised.value)))
         assert stored % batch
+        with pytest.raises(StoreError, match="was not written to: resource limits exceeded for account"):
+            store.publish(book(5000, 1))
         if before:
             assert outcome(bucket) == (before | contents(2, stored), None)
             reader.until(lambda version: spots(version.index) == before | contents(2, stored))
