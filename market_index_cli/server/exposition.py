@@ -19,7 +19,7 @@ from zlib import crc32
 from market_index_http.operating.metrics import Metrics
 
 SLOT_BYTES: Final = 64 * 1024
-"""The longest text of a worker; it has about 15 KiB."""
+"""The longest text of a worker; it has about 30 KiB."""
 
 _HEADER: Final = Struct("QQ")
 _FAMILY: Final = re.compile(rb"(# HELP \S+ .*\n# TYPE .*\n)((?:[^#].*\n)*)")
