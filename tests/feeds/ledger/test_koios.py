@@ -173,7 +173,7 @@ def test_the_default_is_the_public_koios_of_the_network():
     assert KoiosSource().name == "koios:https://api.koios.rest/api/v1"
     assert KoiosSource("", Selection(network="preprod")).name == "koios:https://preprod.koios.rest/api/v1"
     with open_feed("koios:?every=60&venues=splash", headers={"Authorization": "Bearer x"}) as feed:
-        assert feed.source == "koios:https://api.koios.rest/api/v1"
+        assert feed.name == "koios:https://api.koios.rest/api/v1"
     with pytest.raises(FeedError, match="every must be a number of seconds, 1 or more"):
         open_feed("koios:?every=0")
 
