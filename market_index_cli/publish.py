@@ -27,7 +27,6 @@ from market_index_feeds import (
     Receipt,
     Store,
     mirror,
-    open_lines,
     open_store,
 )
 from market_index_feeds.errors import reason_of
@@ -128,7 +127,7 @@ def publish(
         else:
             with ExitStack() as stack:
                 store_of_lines = cache(lambda: stack.enter_context(open_target()))
-                lines = open_lines(books)
+                lines = BookLines(books, is_stream=True)
                 _Lines(lines, store_of_lines, as_of, replace, _Summary(lines.name, acknowledge)).publish()
 
 

@@ -20,7 +20,7 @@ from market_index_feeds.health import FeedHealth, HealthState
 from market_index_feeds.mirror import mirror
 from market_index_feeds.recording import Recorder, replay, sample_tokens
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
-from market_index_feeds.sources import Contents, Kind, Opening, open_feed, open_lines, open_store, register_kind
+from market_index_feeds.sources import Contents, Kind, Opening, open_feed, open_store, register_kind
 from market_index_feeds.store import CheckedChange, Receipt, Store
 from market_index_feeds.venue_orders import VenueOrder
 
@@ -51,7 +51,6 @@ __all__ = [
     "Version",
     "mirror",
     "open_feed",
-    "open_lines",
     "open_store",
     "register_kind",
     "replay",

@@ -244,23 +244,6 @@ def open_feed(
         return Feed(kind.open_source(opening))
 
 
-def open_lines(source: str | os.PathLike[str]) -> BookLines:
-    """Open a file of order books, or `-` for standard input, to read the changes of its lines once, to its end.
-
-    Raises:
-        FeedError: It cannot be opened, or is not a file of order books.
-    """
-    name = os.fspath(source)
-    if kind_of(name) is not LINES:
-        raise FeedError(f"{shown_name(name)} cannot be opened: it must be a file of order books, one per line")
-    if stat.S_ISREG(_mode(name)):
-        try:
-            open_regular(Path(name)).close()
-        except OSError as error:
-            raise FeedError(f"{shown_name(name)} cannot be opened: {reason_of(error)}") from None
-    return BookLines(name, is_stream=True)
-
-
 def open_store(
     target: str | os.PathLike[str],
     *,

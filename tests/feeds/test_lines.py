@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index import Freshness, OrderBook
-from market_index_feeds import FeedError, open_feed, open_lines
+from market_index_feeds import BookLines, FeedError, open_feed
 from market_index_feeds.lines import MAX_LINE_BYTES, LineCutter
 from tests.feeds.contract.lines import book_line, commit_line, retract_line, spoiled_line
 from tests.feeds.contract.medium import Reader, Ticks
@@ -146,7 +146,7 @@ class TestLastLine:
 
     def test_at_the_end_of_what_is_read_once_it_is_rejected(self, path: Path):
         path.write_bytes(ONE + TWO[:20])
-        lines = open_lines(path)
+        lines = BookLines(path, is_stream=True)
         (change,) = [change for change in lines.changes(Ticks()) if change.is_end]
         assert (change.published, change.invalid, lines.rejected) == ([book(1, 1)], {None}, 1)
 

@@ -127,7 +127,6 @@ EXITS = """
     pairs nowhere
     book nowhere ADA IUSD
     book nowhere ADA IUSD --watch
-    publish new.db nowhere
 3 market.db has books, but not the orders behind them
     orders market.db
     orders market.db --skipped
@@ -138,6 +137,8 @@ EXITS = """
 3 koios:http://127.0.0.1:1 cannot be read: All connection attempts failed; Koios must be reachable without a proxy, *
     serve koios:http://me:secret@127.0.0.1:1?every=60
     pairs koios:http://me:secret@127.0.0.1:1
+3 nowhere cannot be read: No such file or directory
+    publish new.db nowhere
 3 kupo:nowhere cannot be opened: its URL must have http:// or https://, a host, a valid port, and no query*
     serve kupo:nowhere
 3 new.db cannot be opened: No such file or directory (market-index publish or relay creates it)
