@@ -67,10 +67,10 @@ class FeedHealth:
 
     @property
     def quiet_age(self) -> float:
-        """Seconds since the last publication arrived, including heartbeats; infinite before the first one.
+        """Seconds since the last publication, including heartbeats; infinite before the first one.
 
-        For a publication before the start, or while the source could not be read, it is the age by the wall clocks of
-        the publisher and of this machine.
+        It is the age by the wall clocks of the publisher and of this machine: for the ledger, the age of the last
+        block. If the source does not say when it was published, it is the time since it arrived.
         """
         return self._clock() - self._published_at
 
@@ -122,12 +122,9 @@ class FeedHealth:
         now, index, before = self._clock(), found.index, self._index
         if index is not before:
             self._index, time = index, index.published_at
-            is_late = time is not None and self.state is not HealthState.HEALTHY
-            age = (self._wall_clock() - time).total_seconds() if is_late and time is not None else 0.0
-            # Not before the last publication, even if the wall clocks say so.
-            arrived_at = max(self._published_at, now - max(age, 0.0))
-            if time is None or time != before.published_at:
-                self._published_at = arrived_at
+            age = 0.0 if time is None else (self._wall_clock() - time).total_seconds()
+            # Not before the last publication: the replicas of a service may alternate between two times.
+            self._published_at = arrived_at = max(self._published_at, now - max(age, 0.0))
             if self.state is HealthState.LOADING or index.changes_since(before) != ((), ()):
                 self._changed_at = arrived_at
         if found.problem is None:

@@ -86,6 +86,20 @@ class TestHealth:
             reader.pull()
             assert (reader.feed.health.quiet_age, reader.feed.health.change_age) == (0, 0)
 
+    def test_a_publication_is_as_old_as_it_says(self, source: ScriptedSource):
+        """A node of the ledger that catches up has a new block each second, of three days ago."""
+        clocks = Clocks()
+        with Reader(clocks.feed(source)) as reader:
+            for number in range(3):
+                clocks.seconds = 10 * number
+                source.freshness = Freshness(None, NOW - timedelta(days=3) + timedelta(seconds=number))
+                reader.pull()
+                assert reader.feed.health.quiet_age == 3 * 86_400 + 9 * number
+            # Replicas of a service may alternate between two times, while nothing is published.
+            source.freshness = Freshness(None, NOW - timedelta(days=4))
+            reader.pull()
+            assert reader.feed.health.quiet_age == 3 * 86_400 + 18
+
     def test_a_publication_before_it_could_be_read_is_as_old_as_the_wall_clocks_say(self, source: ScriptedSource):
         clocks = Clocks()
         clocks.seconds = 100
