@@ -387,7 +387,7 @@ def test_a_feed_can_be_closed_after_an_interrupt_of_its_wait(source: ScriptedSou
             feed = Feed(source)
             with suppress(Interrupted):
                 signal.setitimer(signal.ITIMER_REAL, microseconds * 1e-6)
-                feed.wait(DEADLINE_SECONDS)
+                feed.wait(0.01)  # a signal just before the wait interrupts it only at its end
             closing = Thread(target=feed.close, daemon=True)
             closing.start()
             closing.join(DEADLINE_SECONDS)
