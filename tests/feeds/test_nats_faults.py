@@ -17,11 +17,13 @@ from nats.aio.client import Client
 
 from market_index import Freshness, LiveIndex
 from market_index_feeds import Conflict, Receipt, StoreError, Version, mirror, open_feed, open_store
+from market_index_feeds.nats.publishing import NatsStore
 from market_index_feeds.nats.values import key_of
 from tests import nats
 from tests.feeds.contract.medium import Reader
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.nats_history import History
+from tests.feeds.test_nats_batches import Killed, before_batches, kill
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
 
@@ -235,6 +237,27 @@ def test_readers_notice_what_happens_to_the_bucket(
             eventually(lambda: spots(live) == (expected or {}) | {1: "9"})
             assert spots(store.read().index) == (expected or {}) | {1: "9"}
             eventually(lambda: feed.health.problem is None)
+
+
+@pytest.mark.decision(31)
+def test_a_new_bucket_whose_first_change_is_cut_does_not_replace_what_was_shown(
+    server: nats.Server, monkeypatch: pytest.MonkeyPatch
+):
+    """Neither at once, nor while the server cannot be reached."""
+    url, before = server.bucket("books"), {1: "1", 2: "1", 3: "1"}
+    with open_store(url, wait=10) as store, Reader(open_feed(url)) as reader:
+        store.replace([book(number, 1) for number in before], Freshness("slot 1"))
+        reader.until(lambda version: version.index.as_of == "slot 1")
+        nats.delete(server, "books")
+        monkeypatch.setattr("market_index_feeds.nats.publishing.MAX_BATCH", 1)
+        with NatsStore(url, wait=10) as other:
+            before_batches(other, {2: kill})
+            with pytest.raises(Killed):
+                other.replace([book(4, 1), book(5, 1)], Freshness("slot 2"))
+        reader.until(lambda _: "its first one is not finished" in (reader.problem() or ""))
+        server.kill()
+        reader.until(lambda _: (reader.problem() or "").startswith("cannot be read"))
+        assert {(tuple(spots(one.index)), one.index.as_of) for one in reader.versions} == {((1, 2, 3), "slot 1")}
 
 
 @pytest.mark.decision(34)
