@@ -134,6 +134,8 @@ EXITS = """
     serve kupo:http://me:secret@127.0.0.1:1?hours=48
     relay kupo:http://me:secret@127.0.0.1:1?hours=48 new.db
     orders kupo:http://me:secret@127.0.0.1:1?hours=48
+2 each worker would read koios:http://127.0.0.1:1: relay it into a store, and serve the store
+    serve koios:http://127.0.0.1:1 --workers 2
 3 koios:http://127.0.0.1:1 cannot be read: All connection attempts failed; Koios must be reachable without a proxy, *
     serve koios:http://me:secret@127.0.0.1:1?every=60
     pairs koios:http://me:secret@127.0.0.1:1
