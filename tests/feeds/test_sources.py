@@ -155,8 +155,8 @@ class TestRegistration:
 
     def test_a_registered_kind_is_opened_by_its_name(self):
         register_kind(self.kind(prefix="made-up:"))
-        register_kind(self.kind(schemes=("memory",)))
-        for name in ("made-up:x", "memory://x"):
+        register_kind(self.kind(schemes=("invented",)))
+        for name in ("made-up:x", "invented://x"):
             assert spots(open_feed(name).read()) == {1: "1"}
         with pytest.raises(StoreError, match="synchronous must be 'full' for a made-up medium, got 'normal'"):
             open_store("made-up:x", synchronous="normal")
