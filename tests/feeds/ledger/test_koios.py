@@ -81,6 +81,7 @@ def test_the_books_are_those_of_kupo_byte_for_byte():
             assert shown[0] == shown[1]
 
 
+@pytest.mark.decision(39)
 def test_pages_are_read_to_their_end(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.INFO), following(Block(100, OUTPUTS), max_rows=4) as (stand_in, followed):
         version = followed.showing(9)
@@ -90,6 +91,7 @@ def test_pages_are_read_to_their_end(caplog: pytest.LogCaptureFixture):
     assert len([one for one in caplog.messages if "knows no executions" in one]) == 1
 
 
+@pytest.mark.decision(39)
 def test_a_version_starts_two_blocks_later_and_reads_only_what_is_new():
     blocks = [Block(100, OUTPUTS[:7]), *(Block(100 + number) for number in range(1, 20))]
     with following(*blocks) as (stand_in, followed):
@@ -106,6 +108,7 @@ def test_a_version_starts_two_blocks_later_and_reads_only_what_is_new():
         assert [("address" in one, "block_height=gt.9" in one) for one in queries[:2]] == [(False, False), (True, True)]
 
 
+@pytest.mark.decision(39)
 @pytest.mark.parametrize("fault", ["lost", "doubled"])
 def test_a_page_that_loses_or_repeats_a_row_is_no_version(fault: str):
     faults = 3
@@ -125,6 +128,7 @@ def test_a_page_that_loses_or_repeats_a_row_is_no_version(fault: str):
         assert faults == 0
 
 
+@pytest.mark.decision(39)
 def test_nodes_that_lag_show_nothing_older():
     """Each response may come from a node that is one block behind."""
     blocks = [Block(100 + number, OUTPUTS[number : number + 1]) for number in range(9)]
