@@ -23,7 +23,7 @@ from market_index.levels import (
     reject_total,
 )
 from market_index.prices import EXACT, plain, to_price
-from market_index.value import Value, unchecked
+from market_index.value import Value, slot_setters, unchecked
 
 _ZERO: Final = Decimal(0)
 
@@ -54,6 +54,9 @@ class CumulativeLevel(Value):
     quote: Decimal
 
 
+_SETTERS: Final = slot_setters(CumulativeLevel, "price", "base", "quote")
+
+
 @final
 class CumulativeLevels(tuple[CumulativeLevel, ...]):
     """The result of `OrderBook.cumulative`: a tuple of `CumulativeLevel`, best price first, with a short `repr`."""
@@ -77,7 +80,7 @@ def cumulative(levels: Levels) -> CumulativeLevels:
     with localcontext(EXACT):
         # As `plain`, for numbers that are not negative.
         quotes = map(EXACT.normalize, accumulate(map(mul, prices, amounts)))
-        return CumulativeLevels(unchecked(CumulativeLevel, prices, accumulate(amounts), quotes))
+        return CumulativeLevels(unchecked(CumulativeLevel, _SETTERS, prices, accumulate(amounts), quotes))
 
 
 def totals(levels: Levels) -> tuple[int, Decimal]:

@@ -65,7 +65,8 @@ LevelsChunk: TypeAlias = Chunk[Decimal, int]
 
 _PRICE: Final = attrgetter("price")
 _AMOUNT: Final = attrgetter("accumulated_liquidity")
-_SET_PRICE, _SET_AMOUNT = slot_setters(PriceLevel, "price", "accumulated_liquidity")
+_LEVEL_SETTERS: Final = slot_setters(PriceLevel, "price", "accumulated_liquidity")
+_SET_PRICE, _SET_AMOUNT = _LEVEL_SETTERS
 
 
 def _level(price: Decimal, amount: int) -> PriceLevel:
@@ -77,7 +78,7 @@ def _level(price: Decimal, amount: int) -> PriceLevel:
 
 
 def _levels_of_chunk(chunk: LevelsChunk) -> list[PriceLevel]:
-    return unchecked(PriceLevel, chunk.keys, chunk.values)
+    return unchecked(PriceLevel, _LEVEL_SETTERS, chunk.keys, chunk.values)
 
 
 # The key of a price in a dict. Hashes of numbers are predictable: an attacker could choose prices that collide.
