@@ -38,11 +38,11 @@ export class Tokens {
   }
 }
 
-/** The units of the numbers of a pair: whole units by the decimals of the assets, or smallest units as in the API. */
+/** The units of the numbers of a pair: whole units with a registry, else smallest units as in the API. */
 export class Units {
   /** An asset whose decimals are not known counts in smallest units. */
-  constructor({ base, quote }, tokens, isSmallest) {
-    const isWhole = tokens.hasRegistry && !isSmallest;
+  constructor({ base, quote }, tokens) {
+    const isWhole = tokens.hasRegistry;
     /** The decimals of a number of the base and of the quote. */
     [this.base, this.quote] = [base, quote].map((id) => (isWhole ? (tokens.decimals(id) ?? 0) : 0));
     /** The names of the units. */

@@ -58,7 +58,6 @@ export class BookView {
   #facts = [...this.#node.querySelectorAll(".facts div")];
   #units = part(".units span");
   #step = part("#step");
-  #smallest = part("#smallest");
   #order;
   #ladder;
   #chart;
@@ -68,7 +67,6 @@ export class BookView {
 
   /** `onStep(step)` is called when the visitor chooses a step of the prices. */
   constructor(dispatch, onStep) {
-    this.#smallest.addEventListener("change", () => dispatch("chosen", { isSmallest: this.#smallest.checked }));
     this.#step.addEventListener("change", () => onStep(this.#step.value));
     for (const identifier of this.#identifiers) offerCopy(identifier, identifier.nextElementSibling);
     // A level fills the form with the amount up to its price. It is written as people type it.
@@ -82,23 +80,21 @@ export class BookView {
 
   /** Show the selected book. Until the names of its assets are known, it would be shown in other names and units. */
   show(state) {
-    const { book, step, tokens, isSmallest } = state;
+    const { book, step, tokens } = state;
     const isNamed = state.rows !== null || state.failures.content;
     this.#node.hidden = book === null || !isNamed;
     if (this.#node.hidden) return;
     const value = book.value;
     this.#name(book.pair, tokens);
-    this.#smallest.parentElement.hidden = !tokens.hasRegistry;
-    this.#smallest.checked = isSmallest;
     this.#content.hidden = value === null;
     this.#node.classList.toggle("old", freshness(state).isOld);
     setText(this.#changed, book.changedAt ? `changed ${book.changedAt.toLocaleTimeString()}` : "");
     if (value === null) return setText(this.#badge, "");
     this.#ladder.unmark(state.now);
-    const of = [value, tokens, isSmallest, step];
+    const of = [value, tokens, step];
     if (of.some((one, at) => one !== this.#of[at])) {
       this.#of = of;
-      this.#showContent(summarize(value, new Units(book.pair, tokens, isSmallest), step), book, step, unitsKey(state));
+      this.#showContent(summarize(value, new Units(book.pair, tokens), step), book, step, unitsKey(state));
     }
     this.#order.show(state, this.#summary.units);
   }

@@ -45,15 +45,15 @@ export class PairList {
     });
   }
 
-  show({ rows, tokens, isSmallest, sort, search, pair, book, hasShortcut }) {
+  show({ rows, tokens, sort, search, pair, book, hasShortcut }) {
     this.#sort.value = sort;
     this.#shortcut.checked = hasShortcut;
     this.#key.hidden = !hasShortcut;
-    const of = [rows, tokens, isSmallest, sort, search, pair?.key];
+    const of = [rows, tokens, sort, search, pair?.key];
     if (of.some((one, at) => one !== this.#of[at])) {
-      const isNamed = tokens === this.#of[1] && isSmallest === this.#of[2];
+      const isNamed = tokens === this.#of[1];
       this.#of = of;
-      this.#read(rows ?? [], tokens, isSmallest, isNamed);
+      this.#read(rows ?? [], tokens, isNamed);
       this.#show(sort, search, pair?.key, rows !== null);
     }
     // The book is newer than the row of the service.
@@ -73,13 +73,13 @@ export class PairList {
     return this.#entries.has(key);
   }
 
-  #read(rows, tokens, isSmallest, isNamed) {
+  #read(rows, tokens, isNamed) {
     const before = isNamed ? this.#entries : new Map();
     if (!isNamed) this.#rows.clear();
     this.#entries = new Map();
     for (const { base, quote, spot, best_bid: bid, best_ask: ask, liquidity } of rows) {
       const key = `${base}/${quote}`;
-      const entry = before.get(key) ?? entryOf({ base, quote, key }, tokens, isSmallest);
+      const entry = before.get(key) ?? entryOf({ base, quote, key }, tokens);
       const prices = [spot, bid, ask].map((one) => one && decimal(one));
       this.#entries.set(key, withPrices(entry, ...prices, liquidity === null ? -1n : BigInt(liquidity)));
       entry.value = null;
@@ -146,7 +146,7 @@ export class PairList {
 }
 
 /** Return the entry of a pair, without prices. */
-export function entryOf(pair, tokens, isSmallest) {
+export function entryOf(pair, tokens) {
   const assets = [pair.base, pair.quote];
   const names = assets.map((id) => tokens.nameParts(id));
   const texts = assets.map((id) => tokens.texts(id).map(plain));
@@ -158,7 +158,7 @@ export function entryOf(pair, tokens, isSmallest) {
     identifiers: texts.flatMap((one) => one.slice(-2)).join(" "),
     hasAda: assets.includes("ADA"),
     isKnown: assets.every((id) => tokens.decimals(id) !== null),
-    units: new Units(pair, tokens, isSmallest),
+    units: new Units(pair, tokens),
   };
 }
 

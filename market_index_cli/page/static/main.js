@@ -21,7 +21,7 @@ const CONTENT_FACTOR = 10;
 const REOPEN_MILLISECONDS = 30_000;
 const TICK_MILLISECONDS = 500;
 const FRAME_MILLISECONDS = 16;
-const SETTINGS = ["isSmallest", "sort", "hasShortcut"];
+const SETTINGS = ["sort", "hasShortcut"];
 const TOO_OLD = "This browser is too old for this page. It must be Chrome 116, Firefox 124, Safari 17.4 or later.";
 
 /** What the visitor has chosen before, kept by the browser. A browser may forbid that: then it is forgotten. */
@@ -38,7 +38,6 @@ const list = new PairList(dispatch, showList);
 const view = new BookView(dispatch, (step) => replaceLink(state.pair, step));
 
 let state = initial({
-  isSmallest: stored.isSmallest === "true",
   sort: stored.sort in ORDERS ? stored.sort : "name",
   hasShortcut: stored.hasShortcut !== "false",
 });

@@ -14,7 +14,7 @@ const parsedLevels = new WeakMap();
 /** Return the state before anything was received. `settings` are what the visitor chose before. */
 export function initial(settings) {
   return {
-    ...settings, // isSmallest, sort, hasShortcut
+    ...settings, // sort, hasShortcut
     /** What the address selects: see `readLink`. */
     pair: null,
     step: "",
@@ -49,10 +49,8 @@ const CHANGES = {
     // An amount of one token is none of another.
     return { pair, step, book: pair?.key ? unread(pair) : null, order: pair?.key === before?.key ? order : NO_ORDER };
   },
-  /** The visitor changes a setting. An amount in other units would be another amount. */
-  chosen: ({ order, isSmallest }, { at, ...settings }) => (
-    { ...settings, order: (settings.isSmallest ?? isSmallest) === isSmallest ? order : { ...order, text: "" } }
-  ),
+  /** The visitor changes a setting. */
+  chosen: (_, { at, ...settings }) => settings,
   searched: (_, { search }) => ({ search }),
   ordered: ({ order }, { at, ...changes }) => ({ order: { ...order, ...changes } }),
   listed: (_, { rows, tokens, at }) => ({ rows, tokens, heardAt: at }),
@@ -124,9 +122,9 @@ function level(source) {
   return found;
 }
 
-/** Return the units setting, the tokens and the pair as one key: numbers of another key are not comparable. */
-export function unitsKey({ pair, tokens, isSmallest, step }) {
-  return `${pair?.key} ${isSmallest || !tokens.hasRegistry} ${step}`;
+/** Return the pair, its units and the step as one key: numbers of another key are not comparable. */
+export function unitsKey({ pair, tokens, step }) {
+  return `${pair?.key} ${tokens.hasRegistry} ${step}`;
 }
 
 /**

@@ -50,9 +50,9 @@ function noticeText(pair, book, rows, failures) {
 }
 
 /** An old price is no price: the title of a window that nobody looks at has it only while it is current. */
-function titleOf({ book, tokens, isSmallest }, isOld) {
+function titleOf({ book, tokens }, isOld) {
   if (book === null) return "Order books";
   const spot = book.value?.spot?.value;
-  const shown = isOld ? " (old)" : spot ? ` ${price(new Units(book.pair, tokens, isSmallest).price(spot))}` : "";
+  const shown = isOld ? " (old)" : spot ? ` ${price(new Units(book.pair, tokens).price(spot))}` : "";
   return `${tokens.nameOf(book.pair.base)}/${tokens.nameOf(book.pair.quote)}${shown} – Order books`;
 }

@@ -21,7 +21,7 @@ import { entryOf, firstReadable, matching, ORDERS, withPrices } from "./list.mjs
 const tokens = new Tokens(given.tokens);
 const entry = ([base, quote, spot, bid, ask, liquidity]) => {
   const prices = [spot, bid, ask].map((price) => price && decimal(price));
-  const found = entryOf({ base, quote, key: `${base}/${quote}` }, tokens, false);
+  const found = entryOf({ base, quote, key: `${base}/${quote}` }, tokens);
   return withPrices(found, ...prices, liquidity === null ? -1n : BigInt(liquidity));
 };
 const key = ({ names: [[base], [quote]] }) => `${base}/${quote}`;

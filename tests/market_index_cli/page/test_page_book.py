@@ -30,7 +30,7 @@ const level = (entry) => Array.isArray(entry) ? entry : [entry, "1"];
 const levels = (entries) => entries.map(level).map(([price, amount]) => (
   { price, value: decimal(price), amount: BigInt(amount) }));
 const parsed = ([bids, asks]) => ({ spot: null, bids: levels(bids), asks: levels(asks) });
-const units = new Units({ base: "ADA", quote: "ADA" }, new Tokens(), false);
+const units = new Units({ base: "ADA", quote: "ADA" }, new Tokens());
 const printed = (side) => side.map((one) => [text(one.value), String(one.amount)]);
 const asSent = ([bids, asks]) => {
   const side = (entries) => entries.map(([price, amount]) => ({ price, accumulated_liquidity: BigInt(amount) }));
@@ -51,7 +51,7 @@ console.log(JSON.stringify({
     return [String(fill.filled), text(fill.paid), fill.complete, average === 0n ? null : text(average)];
   }),
   orders: orders.map(([pair, book, isPurchase, entered, isQuote]) => {
-    const shown = new Units(pair, new Tokens(tokens), false);
+    const shown = new Units(pair, new Tokens(tokens));
     return resultOf(parsed(book), shown, { isPurchase, text: entered, isQuote });
   }),
   groupings: groupings.map(([book, step]) => {

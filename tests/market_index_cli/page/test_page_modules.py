@@ -51,7 +51,7 @@ console.log(JSON.stringify({
     .filter((code) => /\\p{Default_Ignorable_Code_Point}/u.test(String.fromCodePoint(code))),
   labels: assets.map((id) => tokens.nameParts(id)),
   shown: shown.map(([base, quote, price, amount]) => {
-    const [whole, smallest] = [false, true].map((isSmallest) => new Units({ base, quote }, tokens, isSmallest));
+    const [whole, smallest] = [tokens, new Tokens()].map((one) => new Units({ base, quote }, one));
     const value = exact.decimal(price);
     const worth = whole.worth({ prices: [{ value, amount: BigInt(amount) }, { value, amount: 1n }] });
     return [

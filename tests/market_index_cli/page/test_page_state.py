@@ -9,7 +9,7 @@ from tests.market_index_cli.page import node
 
 NODE = """
 import { duration, freshness, initial, reduce } from "./state.mjs";
-const settings = { isSmallest: false, sort: "name", hasShortcut: true };
+const settings = { sort: "name", hasShortcut: true };
 const book = (source) => source && { spot: null, bids: [], asks: [], ...source };
 const revived = (action) => ({ ...action, source: book(action.source) });
 console.log(JSON.stringify({
@@ -144,7 +144,7 @@ def test_a_book_follows_its_pair_and_a_version_is_newer_than_a_response(tmp_path
     ]
 
 
-def test_an_amount_is_not_that_of_another_token_or_unit(tmp_path: Path):
+def test_an_amount_is_not_that_of_another_token(tmp_path: Path):
     typed = [linked(), {"type": "ordered", "text": "1.5", "at": 0}]
     found = evaluate(
         tmp_path,
@@ -152,9 +152,8 @@ def test_an_amount_is_not_that_of_another_token_or_unit(tmp_path: Path):
         [*typed, linked(PAIR, "0.1"), received({"spot": "5"})],
         [*typed, {"type": "chosen", "sort": "spread", "at": 0}],
         [*typed, linked(OTHER)],
-        [*typed, {"type": "chosen", "isSmallest": True, "at": 0}],
     )
-    assert last(found, "text") == [["1.5"], ["1.5"], ["1.5"], [""], [""]]
+    assert last(found, "text") == [["1.5"], ["1.5"], ["1.5"], [""]]
 
 
 def test_a_duration_has_one_unit_and_is_never_negative(tmp_path: Path):
