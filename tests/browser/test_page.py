@@ -279,15 +279,7 @@ def test_pairs_are_found_ordered_and_remembered(browser: Browser):
 def test_the_keyboard_searches_and_everything_has_a_name(browser: Browser):
     with visited(browser, LiveIndex(sample())) as visit:
         page = visit.open_live()
-        page.keyboard.press("/")
-        page.keyboard.type("snek")
-        visit.becomes(lambda: visit.pairs()[-1], "MIN/SNEK")
-        page.keyboard.press("ArrowDown")
-        page.keyboard.press("ArrowDown")
-        page.keyboard.press("ArrowUp")
-        page.keyboard.press("Enter")
-        visit.shows("#title", "SNEK/ADA")
-        page.keyboard.press("/")
+        page.locator("#search").focus()
         page.keyboard.type("min/sn")
         page.keyboard.press("Enter")
         visit.shows("#title", "MIN/SNEK")
@@ -485,15 +477,6 @@ def test_the_keyboard_reaches_the_book_and_going_back_keeps_the_place_of_the_lis
         page.set_viewport_size({"width": 1280, "height": 800})
         page.locator("#skip").press("Enter")
         assert page.evaluate(focused) == "title"
-        # A key is only a shortcut outside fields, and can be turned off.
-        page.get_by_role("combobox", name="Order").press("/")
-        assert page.evaluate(focused) == "side"
-        page.locator("#title").press("/")
-        assert page.evaluate(focused) == "search"
-        page.get_by_role("checkbox", name="Key / searches").uncheck()
-        page.locator("#sort").evaluate("one => one.blur()")
-        page.keyboard.press("/")
-        assert page.evaluate(focused) != "search"
 
 
 HIDE = """hidden => {

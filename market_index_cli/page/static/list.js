@@ -12,43 +12,27 @@ const LOVELACE_PLACES = 6;
 const COLLATOR = new Intl.Collator("en", { numeric: true });
 
 export class PairList {
-  #nav = document.getElementById("pairs");
   #search = document.getElementById("search");
   #count = document.getElementById("count");
   #list = document.getElementById("list");
   #more = document.getElementById("more");
   #sort = document.getElementById("sort");
-  #shortcut = document.getElementById("shortcut");
-  #key = document.getElementById("key");
   #of = [];
   #entries = new Map();
   #byName = [];
   #rows = new Map();
   #top = [];
 
-  /** `showList()` leaves the book where the screen has no room for the list beside it. */
-  constructor(dispatch, showList) {
+  constructor(dispatch) {
     this.#search.addEventListener("input", () => dispatch("searched", { search: this.#search.value }));
     this.#search.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.isComposing) this.#list.querySelector("a")?.click();
     });
-    this.#nav.addEventListener("keydown", (event) => this.#move(event));
-    this.#sort.addEventListener("change", () => dispatch("chosen", { sort: this.#sort.value }));
-    this.#shortcut.addEventListener("change", () => dispatch("chosen", { hasShortcut: this.#shortcut.checked }));
-    document.addEventListener("keydown", (event) => {
-      const isField = event.target.closest?.("input, select, textarea");
-      if (event.key !== "/" || event.altKey || event.ctrlKey || event.metaKey || isField || !this.#shortcut.checked) return;
-      event.preventDefault();
-      if (this.#search.offsetParent === null) showList();
-      this.#search.focus();
-      this.#search.select();
-    });
+    this.#sort.addEventListener("change", () => dispatch("sorted", { sort: this.#sort.value }));
   }
 
-  show({ rows, tokens, sort, search, pair, book, hasShortcut }) {
+  show({ rows, tokens, sort, search, pair, book }) {
     this.#sort.value = sort;
-    this.#shortcut.checked = hasShortcut;
-    this.#key.hidden = !hasShortcut;
     const of = [rows, tokens, sort, search, pair?.key];
     if (of.some((one, at) => one !== this.#of[at])) {
       const isNamed = tokens === this.#of[1];
@@ -87,16 +71,6 @@ export class PairList {
     if (this.#entries.size !== before.size || [...this.#entries.keys()].some((key) => !before.has(key))) {
       this.#byName = [...this.#entries.values()].sort(ORDERS.name);
     }
-  }
-
-  /** Move between the search and the links with the arrow keys. */
-  #move(event) {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const stops = [this.#search, ...this.#list.querySelectorAll("a")];
-    const at = stops.indexOf(document.activeElement);
-    if (!step || at < 0 || event.isComposing) return;
-    event.preventDefault();
-    stops[Math.min(Math.max(at + step, 0), stops.length - 1)].focus();
   }
 
   #show(sort, search, selected, isLoaded) {

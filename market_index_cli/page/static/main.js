@@ -1,6 +1,6 @@
 // The page: it follows the service, and shows the pairs and the selected order book.
 //
-// There is one `state`. `dispatch` replaces it by `reduce`, keeps the settings, starts the requests that the new state needs,
+// There is one `state`. `dispatch` replaces it by `reduce`, keeps the chosen order, starts the requests that the new state needs,
 // and draws the views, at most once a frame. The selected book follows the stream of changes. Without a stream, as behind a proxy
 // that blocks it, it is requested together with the list.
 
@@ -21,7 +21,6 @@ const CONTENT_FACTOR = 10;
 const REOPEN_MILLISECONDS = 30_000;
 const TICK_MILLISECONDS = 500;
 const FRAME_MILLISECONDS = 16;
-const SETTINGS = ["sort", "hasShortcut"];
 const TOO_OLD = "This browser is too old for this page. It must be Chrome 116, Firefox 124, Safari 17.4 or later.";
 
 /** What the visitor has chosen before, kept by the browser. A browser may forbid that: then it is forgotten. */
@@ -34,13 +33,10 @@ const stored = (() => {
 })();
 
 const client = new Client(new URL(".", document.baseURI));
-const list = new PairList(dispatch, showList);
+const list = new PairList(dispatch);
 const view = new BookView(dispatch, (step) => replaceLink(state.pair, step));
 
-let state = initial({
-  sort: stored.sort in ORDERS ? stored.sort : "name",
-  hasShortcut: stored.hasShortcut !== "false",
-});
+let state = initial(stored.sort in ORDERS ? stored.sort : "name");
 let isDrawing = false;
 let drawnAt = -Infinity;
 /** Ends the requests of the page when it is hidden, and those of a book when another one is selected. */
@@ -54,7 +50,7 @@ let listPlace = 0;
 function dispatch(type, details) {
   const before = state;
   state = reduce(before, { type, at: performance.now(), ...details });
-  for (const name of SETTINGS) if (state[name] !== before[name]) stored[name] = String(state[name]);
+  if (state.sort !== before.sort) stored.sort = state.sort;
   if (state.pair?.key !== before.pair?.key || state.isVisible !== before.isVisible) followBook();
   // At once, also because Enter opens the first pair that was found. But several versions in one frame are one change.
   if (performance.now() - drawnAt > FRAME_MILLISECONDS) return draw();
@@ -165,11 +161,6 @@ function navigate() {
   draw();
   if (narrow.matches) scrollTo(0, state.pair === null ? listPlace : 0);
   if (state.book) view.focus();
-}
-
-function showList() {
-  history.pushState(null, "", "#");
-  navigate();
 }
 
 function follow() {

@@ -11,10 +11,10 @@ const UNITS = [["d", 86_400], ["h", 3600], ["min", 60], ["s", 1]];
 const NO_ORDER = { isPurchase: true, text: "", isQuote: false, isLeft: false };
 const parsedLevels = new WeakMap();
 
-/** Return the state before anything was received. `settings` are what the visitor chose before. */
-export function initial(settings) {
+/** Return the state before anything was received. `sort` is the order of the list that the visitor chose before. */
+export function initial(sort) {
   return {
-    ...settings, // sort, hasShortcut
+    sort,
     /** What the address selects: see `readLink`. */
     pair: null,
     step: "",
@@ -49,8 +49,7 @@ const CHANGES = {
     // An amount of one token is none of another.
     return { pair, step, book: pair?.key ? unread(pair) : null, order: pair?.key === before?.key ? order : NO_ORDER };
   },
-  /** The visitor changes a setting. */
-  chosen: (_, { at, ...settings }) => settings,
+  sorted: (_, { sort }) => ({ sort }),
   searched: (_, { search }) => ({ search }),
   ordered: ({ order }, { at, ...changes }) => ({ order: { ...order, ...changes } }),
   listed: (_, { rows, tokens, at }) => ({ rows, tokens, heardAt: at }),
