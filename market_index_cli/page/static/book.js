@@ -9,7 +9,6 @@ import { Ladder } from "./ladder.js";
 import { MarketOrder } from "./order.js";
 import { freshness, unitsKey } from "./state.js";
 
-const COPIED_MILLISECONDS = 2000;
 const CROSSED =
   "Both orders could trade with each other. On an order-book exchange they stay until a transaction fills them, whose " +
   "costs may be higher than the gain. The book is shown as published.";
@@ -60,7 +59,7 @@ export class BookView {
   #step = part("#step");
   #order;
   #ladder;
-  #chart;
+  #chart = new DepthChart();
   #key = null;
   #of = [];
   #summary = null;
@@ -68,14 +67,11 @@ export class BookView {
   /** `onStep(step)` is called when the visitor chooses a step of the prices. */
   constructor(dispatch, onStep) {
     this.#step.addEventListener("change", () => onStep(this.#step.value));
-    for (const identifier of this.#identifiers) offerCopy(identifier, identifier.nextElementSibling);
     // A level fills the form with the amount up to its price. It is written as people type it.
-    const onLevel = ({ isAsk, sum }) => dispatch("ordered", {
+    this.#ladder = new Ladder(({ isAsk, sum }) => dispatch("ordered", {
       isPurchase: isAsk, text: text(this.#summary.units.amount(sum)), isQuote: false, isLeft: true,
-    });
+    }));
     this.#order = new MarketOrder(dispatch);
-    this.#ladder = new Ladder(onLevel);
-    this.#chart = new DepthChart(onLevel);
   }
 
   /** Show the selected book. Until the names of its assets are known, it would be shown in other names and units. */
@@ -152,14 +148,4 @@ export class BookView {
     this.#key = key;
     part("details").open = false;
   }
-}
-
-/** Let a button copy an identifier. Only pages of a secure origin have a clipboard; elsewhere, one click selects it. */
-function offerCopy(identifier, button) {
-  button.hidden = !navigator.clipboard;
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(identifier.textContent);
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), COPIED_MILLISECONDS);
-  });
 }

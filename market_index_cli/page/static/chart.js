@@ -17,24 +17,17 @@ export class DepthChart {
   #panel = part(".depth-panel");
   #drawing = part(".chart");
   #outside = part(".outside");
-  #levels = [];
   #book = null;
   #scale = null;
   #width = 0;
 
-  /** `onLevel(level)` is called when the visitor selects the level next to a point. */
-  constructor(onLevel) {
+  constructor() {
     new ResizeObserver(([{ contentRect }]) => {
       if (Math.round(contentRect.width) === this.#width) return;
       this.#width = Math.round(contentRect.width);
       this.#draw();
     }).observe(this.#drawing);
     this.#drawing.setAttribute("height", HEIGHT);
-    this.#drawing.addEventListener("click", ({ clientX }) => {
-      const at = clientX - this.#drawing.getBoundingClientRect().left;
-      const distances = this.#levels.map(({ shown }) => Math.abs(this.#scale.x(shown) - at));
-      onLevel(this.#levels[distances.indexOf(Math.min(...distances))]);
-    });
   }
 
   show(book) {
@@ -49,7 +42,6 @@ export class DepthChart {
     this.#drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
 
     const { low, high, bids, asks } = visibleLevels(book);
-    this.#levels = [...bids, ...asks];
     const [bidTotal, askTotal] = [bids, asks].map((side) => side.at(-1)?.total ?? 0n);
     const most = bidTotal > askTotal ? bidTotal : askTotal;
     const values = exact.ticks(0n, most, 4);
