@@ -250,10 +250,12 @@ def test_hostile_names_are_harmless_text(browser: Browser):
 
 
 @pytest.mark.thorough
-def test_pairs_are_found_ordered_and_remembered(browser: Browser):
+def test_pairs_are_found_and_ordered(browser: Browser):
     named = ((b"C", "9.5"), (b"a", None), (b"D", "10"), *((b"T%05d" % number, None) for number in range(4, 10_000)))
     books = [
-        OrderBook.from_levels(Pair(token(name, at), ADA), asks=[("1", 1)], spot=spot)
+        OrderBook.from_levels(
+            Pair(token(name, at), ADA), bids=[("1", 100)][: name == b"D"], asks=[("1.01", 100)], spot=spot
+        )
         for at, (name, spot) in enumerate(named, 1)
     ]
     with visited(browser, LiveIndex(books)) as visit:
@@ -268,17 +270,24 @@ def test_pairs_are_found_ordered_and_remembered(browser: Browser):
         page.fill("#search", "")
         visit.becomes(lambda: visit.pairs()[:3], ["a/ADA", "C/ADA", "D/ADA"])
         page.get_by_role("combobox", name="Sort").select_option("by liquidity")
-        page.reload()
-        visit.becomes(page.get_by_role("combobox", name="Sort").input_value, "liquidity")
+        visit.becomes(lambda: visit.pairs()[0], "D/ADA")
+
+
+TYPE_FAST = """(search, texts) => {
+  for (const text of texts) {
+    search.value = text;
+    search.dispatchEvent(new Event("input"));
+  }
+  search.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+}"""
 
 
 @pytest.mark.thorough
 def test_the_keyboard_searches_and_everything_has_a_name(browser: Browser):
     with visited(browser, LiveIndex(sample())) as visit:
         page = visit.open_live()
-        page.locator("#search").focus()
-        page.keyboard.type("min/sn")
-        page.keyboard.press("Enter")
+        # Enter opens what is found by the last letter, however fast a visitor types.
+        page.locator("#search").evaluate(TYPE_FAST, ["min", "min/sn"])
         visit.shows("#title", "MIN/SNEK")
         unnamed = page.locator("button, input, select, a").evaluate_all(
             "all => all.filter((one) => !(one.ariaLabel || one.textContent.trim() || one.labels?.length)).length"

@@ -24,11 +24,11 @@ export class PairList {
   #top = [];
 
   constructor(dispatch) {
-    this.#search.addEventListener("input", () => dispatch("searched", { search: this.#search.value }));
+    this.#search.addEventListener("input", () => dispatch("chosen", { search: this.#search.value }));
     this.#search.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.isComposing) this.#list.querySelector("a")?.click();
     });
-    this.#sort.addEventListener("change", () => dispatch("sorted", { sort: this.#sort.value }));
+    this.#sort.addEventListener("change", () => dispatch("chosen", { sort: this.#sort.value }));
   }
 
   show({ rows, tokens, sort, search, pair, book }) {

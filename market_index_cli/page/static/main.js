@@ -1,15 +1,15 @@
 // The page: it follows the service, and shows the pairs and the selected order book.
 //
-// There is one `state`. `dispatch` replaces it by `reduce`, keeps the chosen order, starts the requests that the new state needs,
-// and draws the views, at most once a frame. The selected book follows the stream of changes. Without a stream, as behind a proxy
-// that blocks it, it is requested together with the list.
+// There is one `state`. `dispatch` replaces it by `reduce`, starts the requests that the new state needs, and draws the
+// views, at most once a frame. The selected book follows the stream of changes. Without a stream, as behind a proxy that
+// blocks it, it is requested together with the list.
 
 import { BookView } from "./book.js";
 import { Client, ServiceError, pause } from "./client.js";
-import { ORDERS, PairList } from "./list.js";
+import { PairList } from "./list.js";
 import { Tokens } from "./assets.js";
 import { linkTo, readLink } from "./link.js";
-import { initial, reduce } from "./state.js";
+import { INITIAL, reduce } from "./state.js";
 import { showStatus } from "./status.js";
 
 const narrow = matchMedia("(max-width: 699px)");
@@ -23,20 +23,11 @@ const TICK_MILLISECONDS = 500;
 const FRAME_MILLISECONDS = 16;
 const TOO_OLD = "This browser is too old for this page. It must be Chrome 116, Firefox 124, Safari 17.4 or later.";
 
-/** What the visitor has chosen before, kept by the browser. A browser may forbid that: then it is forgotten. */
-const stored = (() => {
-  try {
-    return localStorage;
-  } catch {
-    return {};
-  }
-})();
-
 const client = new Client(new URL(".", document.baseURI));
 const list = new PairList(dispatch);
 const view = new BookView(dispatch, (step) => replaceLink(state.pair, step));
 
-let state = initial(stored.sort in ORDERS ? stored.sort : "name");
+let state = INITIAL;
 let isDrawing = false;
 let drawnAt = -Infinity;
 /** Ends the requests of the page when it is hidden, and those of a book when another one is selected. */
@@ -50,10 +41,9 @@ let listPlace = 0;
 function dispatch(type, details) {
   const before = state;
   state = reduce(before, { type, at: performance.now(), ...details });
-  if (state.sort !== before.sort) stored.sort = state.sort;
   if (state.pair?.key !== before.pair?.key || state.isVisible !== before.isVisible) followBook();
-  // At once, also because Enter opens the first pair that was found. But several versions in one frame are one change.
-  if (performance.now() - drawnAt > FRAME_MILLISECONDS) return draw();
+  // A choice at once, because Enter opens the first pair that was found. But several versions in one frame are one change.
+  if (type === "chosen" || performance.now() - drawnAt > FRAME_MILLISECONDS) return draw();
   if (isDrawing) return;
   isDrawing = true;
   requestAnimationFrame(draw);

@@ -11,36 +11,35 @@ const UNITS = [["d", 86_400], ["h", 3600], ["min", 60], ["s", 1]];
 const NO_ORDER = { isPurchase: true, text: "", isQuote: false, isLeft: false };
 const parsedLevels = new WeakMap();
 
-/** Return the state before anything was received. `sort` is the order of the list that the visitor chose before. */
-export function initial(sort) {
-  return {
-    sort,
-    /** What the address selects: see `readLink`. */
-    pair: null,
-    step: "",
-    search: "",
-    /** The rows of the list; null until they are received, with the names of their assets. */
-    rows: null,
-    tokens: new Tokens(),
-    /** The selected book; null without a pair. */
-    book: null,
-    order: NO_ORDER,
-    /** The last report of /healthz, and when it was requested; null if the service has none. */
-    report: null,
-    reportedAt: 0,
-    /** When the stream last brought a version after its first one. */
-    publishedAt: -Infinity,
-    /** When the service last answered, and the error of each kind of request that failed since. */
-    heardAt: 0,
-    failures: {},
-    /** When all was last received: wall clock, to be shown. */
-    answeredAt: null,
-    /** Whether all was received since the page became visible. */
-    isCurrent: false,
-    isVisible: true,
-    now: 0,
-  };
-}
+/** The state before anything was received. */
+export const INITIAL = {
+  /** The order of the list. */
+  sort: "name",
+  /** What the address selects: see `readLink`. */
+  pair: null,
+  step: "",
+  search: "",
+  /** The rows of the list; null until they are received, with the names of their assets. */
+  rows: null,
+  tokens: new Tokens(),
+  /** The selected book; null without a pair. */
+  book: null,
+  order: NO_ORDER,
+  /** The last report of /healthz, and when it was requested; null if the service has none. */
+  report: null,
+  reportedAt: 0,
+  /** When the stream last brought a version after its first one. */
+  publishedAt: -Infinity,
+  /** When the service last answered, and the error of each kind of request that failed since. */
+  heardAt: 0,
+  failures: {},
+  /** When all was last received: wall clock, to be shown. */
+  answeredAt: null,
+  /** Whether all was received since the page became visible. */
+  isCurrent: false,
+  isVisible: true,
+  now: 0,
+};
 
 const CHANGES = {
   /** The address selects a pair. The book of the same pair stays, as on a screen that was turned. */
@@ -49,8 +48,8 @@ const CHANGES = {
     // An amount of one token is none of another.
     return { pair, step, book: pair?.key ? unread(pair) : null, order: pair?.key === before?.key ? order : NO_ORDER };
   },
-  sorted: (_, { sort }) => ({ sort }),
-  searched: (_, { search }) => ({ search }),
+  /** The visitor searches or sorts the list. */
+  chosen: (_, { at, ...choice }) => choice,
   ordered: ({ order }, { at, ...changes }) => ({ order: { ...order, ...changes } }),
   listed: (_, { rows, tokens, at }) => ({ rows, tokens, heardAt: at }),
   /** A book of a pair arrives: null or undefined if the pair is not tracked. */

@@ -8,13 +8,13 @@ from typing import Any
 from tests.market_index_cli.page import node
 
 NODE = """
-import { duration, freshness, initial, reduce } from "./state.mjs";
+import { duration, freshness, INITIAL, reduce } from "./state.mjs";
 const book = (source) => source && { spot: null, bids: [], asks: [], ...source };
 const revived = (action) => ({ ...action, source: book(action.source) });
 console.log(JSON.stringify({
   durations: given.durations.map(duration),
   visits: given.visits.map((actions) => {
-    let state = initial("name");
+    let state = INITIAL;
     return actions.map((action) => {
       state = reduce(state, "source" in action ? revived(action) : action);
       const { name, reason, warning, isOld } = freshness(state);
@@ -149,7 +149,7 @@ def test_an_amount_is_not_that_of_another_token(tmp_path: Path):
         tmp_path,
         typed,
         [*typed, linked(PAIR, "0.1"), received({"spot": "5"})],
-        [*typed, {"type": "sorted", "sort": "spread", "at": 0}],
+        [*typed, {"type": "chosen", "sort": "spread", "at": 0}],
         [*typed, linked(OTHER)],
     )
     assert last(found, "text") == [["1.5"], ["1.5"], ["1.5"], [""]]
