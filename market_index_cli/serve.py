@@ -104,8 +104,9 @@ def serve(**arguments: Any) -> None:
     """Serve FEED over HTTP.
 
     The pair list and the order book of every pair are served. FEED is followed: a change goes live when it is published
-    into a store or appended to a file. Without FEED, recorded order books are served that change (sample:). The
-    variable MARKET_INDEX_FEED can also name FEED, and market-index --help says which kinds there are.
+    into a store or appended to a file. Without FEED, a sample is served (sample:): changes of a real market, at prices
+    that are made up. The variable MARKET_INDEX_FEED can also name FEED, and market-index --help says which kinds there
+    are.
 
     GET / is a page that shows the books. GET /healthz reports the state of FEED, GET /metrics has the metrics of
     Prometheus, and GET /openapi.json describes the API.
