@@ -123,8 +123,7 @@ class FeedHealth:
         if index is not before:
             self._index, time = index, index.published_at
             age = 0.0 if time is None else (self._wall_clock() - time).total_seconds()
-            # Not before the last publication: the replicas of a service may alternate between two times.
-            self._published_at = arrived_at = max(self._published_at, now - max(age, 0.0))
+            self._published_at = arrived_at = now - max(age, 0.0)
             if self.state is HealthState.LOADING or index.changes_since(before) != ((), ()):
                 self._changed_at = arrived_at
         if found.problem is None:

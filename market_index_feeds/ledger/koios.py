@@ -131,7 +131,7 @@ class KoiosSource(LedgerSource):
             raise NoBlock("knows no output of an exchange: is it another network?")
 
     async def _tip_of(self, client: Client) -> Tip:
-        (found,) = json.loads((await _response(client, "/tip", None, TIP_SECONDS)).body)
+        (found,) = json.loads((await self._response(client, "/tip", None, TIP_SECONDS)).body)
         return Tip(str(found["hash"]), int(found["abs_slot"]), int(found["block_height"]))
 
     async def _all_rows(self, client: Client, above: int | None) -> dict[tuple[str, int], Any] | None:
@@ -148,7 +148,7 @@ class KoiosSource(LedgerSource):
             hashes = {row["datum_hash"] for row in rows.values() if row["datum_hash"] and not row["bytes"]}
             for some in _batches(sorted(hashes - self._datums.keys()), MAX_HASHES):
                 body = {"_datum_hashes": some}
-                found = json.loads((await _response(client, "/datum_info", body, QUERY_SECONDS)).body)
+                found = json.loads((await self._response(client, "/datum_info", body, QUERY_SECONDS)).body)
                 self._datums |= {row["datum_hash"]: row["bytes"] for row in found}
         return rows
 
@@ -161,7 +161,7 @@ class KoiosSource(LedgerSource):
             while offset < count and page:
                 target = f"/credential_utxos?{query}&order=tx_hash,tx_index&limit={MAX_ROWS}&offset={offset}"
                 body = {"_payment_credentials": scripts, "_extended": True}
-                response = await _response(client, target, body, QUERY_SECONDS)
+                response = await self._response(client, target, body, QUERY_SECONDS)
                 page = json.loads(response.body)
                 stated = int(response.headers.get("Content-Range", "").rpartition("/")[2])
                 if offset and stated != count:
@@ -191,27 +191,30 @@ class KoiosSource(LedgerSource):
             "spent_at": None,
         }
 
+    async def _response(self, client: Client, target: str, body: Any, seconds: float) -> Response:
+        """Return the response to a request. If a limit is exceeded, or a node is slow, wait and try again."""
+        headers = {"Accept": "application/json", "Content-Type": "application/json", "Prefer": "count=exact"}
+        content, method = (b"", "GET") if body is None else (json.dumps(body, separators=(",", ":")).encode(), "POST")
+        backoff, status = 0.0, 0
+        for _ in range(MAX_ATTEMPTS):
+            options: dict[str, Any] = {"seconds": seconds, "max_bytes": MAX_BYTES, "method": method, "content": content}
+            try:
+                response = await client.get(target, headers, **options)
+            except FeedError as error:
+                raise FeedError(
+                    f"{error}; Koios must be reachable without a proxy, and its name must resolve"
+                ) from None
+            if (status := response.status) in {200, 206}:
+                return response
+            if status not in {429, 502, 503, 504}:
+                break
+            after, backoff = response.headers.get("Retry-After", ""), next_backoff(backoff)
+            pause = LIMIT_SECONDS if status == 429 else backoff
+            if self.point is not None:
+                self.problem = f"cannot be read: response to {target.partition('?')[0]} has status {status}; waiting"
+            await asyncio.sleep(min(float(after), 600.0) if after.isdecimal() else pause)
+        raise FeedError(f"response to {target.partition('?')[0]} must have status 200, got {status}")
+
 
 def _batches(items: list[str], size: int) -> Iterable[list[str]]:
     return [items[start : start + size] for start in range(0, len(items), size)]
-
-
-async def _response(client: Client, target: str, body: Any, seconds: float) -> Response:
-    """Return the response to a request. If a limit is exceeded, or a node is slow, wait and try again."""
-    headers = {"Accept": "application/json", "Content-Type": "application/json", "Prefer": "count=exact"}
-    content, method = (b"", "GET") if body is None else (json.dumps(body, separators=(",", ":")).encode(), "POST")
-    backoff, status = 0.0, 0
-    for _ in range(MAX_ATTEMPTS):
-        options: dict[str, Any] = {"seconds": seconds, "max_bytes": MAX_BYTES, "method": method, "content": content}
-        try:
-            response = await client.get(target, headers, **options)
-        except FeedError as error:
-            raise FeedError(f"{error}; Koios must be reachable without a proxy, and its name must resolve") from None
-        if (status := response.status) in {200, 206}:
-            return response
-        if status not in {429, 502, 503, 504}:
-            break
-        after, backoff = response.headers.get("Retry-After", ""), next_backoff(backoff)
-        pause = LIMIT_SECONDS if status == 429 else backoff
-        await asyncio.sleep(min(float(after), 600.0) if after.isdecimal() else pause)
-    raise FeedError(f"response to {target.partition('?')[0]} must have status 200, got {status}")

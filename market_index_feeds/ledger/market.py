@@ -16,7 +16,7 @@ Theory of operation
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -84,7 +84,7 @@ class Market:
         self._entries: dict[str, Entry] = {}
         self._spent: dict[str, int] = {}
         self._missing: dict[str, None] = {}
-        self.foreign: str | None = None
+        self._foreign: dict[str, str] = {}
         # When which outputs change what is shown. Some may be gone since.
         self._moments: list[tuple[datetime, str]] = []
         # The state of the last call of `at`, and the outputs that have changed since, as they were.
@@ -98,6 +98,11 @@ class Market:
     def is_empty(self) -> bool:
         """Whether there is no output of an exchange, as on another network."""
         return not self._entries
+
+    @property
+    def foreign(self) -> str | None:
+        """The address of an output that is of another network; None if there is none."""
+        return next(iter(self._foreign.values()), None)
 
     def time_of(self, slot: int) -> datetime:
         """Return the time of a slot."""
@@ -145,23 +150,32 @@ class Market:
                 entry = self._reader.read(exchange, output_of(match))
                 # Bit 0 of the header of an address is 1 on the main network (CIP-19).
                 is_main = address_bytes(match["address"])[0] & 1 == 1
-                self.foreign = self.foreign if is_main == self._reader.is_main else match["address"]
+                if is_main != self._reader.is_main:
+                    self._foreign[key] = match["address"]
             if is_late:
                 late.update([entry.output.transaction_id, (spend and spend.transaction_id) or ""])
             changed[key] = entry.spent(None if spend is None or spend.slot > slot else spend)
-        for key, known in self._entries.items() if late else ():
-            # A datum that became known may prove the execution of another output.
-            if known.output.transaction_id in late or (known.spend and known.spend.transaction_id in late):
-                changed.setdefault(key, known)
-        # The outputs of the transaction that spent an output are as new as the spend.
-        created: dict[str, list[Entry]] = defaultdict(list)
-        for entry in filter(None, changed.values()):
-            created[entry.output.transaction_id].append(entry)
-        for key, entry in changed.items():
-            if entry is not None and entry.spend is not None:
-                changed[key] = entry.with_execution(created.get(entry.spend.transaction_id or "", ()))
+        self._prove(changed, late)
         self._replace(changed)
         self._move(slot)
+
+    def _prove(self, changed: dict[str, Entry | None], late: Collection[str]) -> None:
+        """Replace changed outputs by those with their executions. `late`: the transactions of late datums.
+
+        The outputs of the transaction that spent an output are as new as the spend. But a late datum may prove the
+        execution of another output: then that one and its successor have not changed otherwise.
+        """
+        created: dict[str, list[Entry]] = defaultdict(list)
+        for key, known in self._entries.items() if late else ():
+            if key not in changed and known.spend and known.spend.transaction_id in late:
+                changed[key] = known
+            elif key not in changed and known.output.transaction_id in late:
+                created[known.output.transaction_id].append(known)
+        for entry in filter(None, changed.values()):
+            created[entry.output.transaction_id].append(entry)
+        for key, one in changed.items():
+            if one is not None and one.spend is not None:
+                changed[key] = one.with_execution(created.get(one.spend.transaction_id or "", ()))
 
     def _rewound(self, since: int) -> dict[str, Entry | None]:
         """Return what differs if what happened after a slot is forgotten."""
@@ -178,6 +192,7 @@ class Market:
             self._spent.pop(key, None)
             self._missing.pop(key, None)
             if entry is None:
+                self._foreign.pop(key, None)
                 continue
             self._entries[key] = entry
             if entry.spend is not None:

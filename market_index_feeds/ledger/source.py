@@ -111,7 +111,7 @@ class LedgerSource(Source):
         self.hours: int = selection.hours
         self.point: Point | None = None
         # Why the ledger could not be read the last time, and what is wrong with it although it can be read.
-        self._problem: str | None = None
+        self.problem: str | None = None
         self.warning: str | None = None
         # What the last version shows, and of which block.
         self._orders, self._shown = RestingOrders(), State()
@@ -139,19 +139,19 @@ class LedgerSource(Source):
                     await asyncio.wait({reading}, timeout=TICK_SECONDS)
                     if reading.done():
                         try:
-                            seconds, self._problem = reading.result(), None
+                            seconds, self.problem = reading.result(), None
                         except NoBlock as reason:
-                            seconds, self._problem = TICK_SECONDS, str(reason)
+                            seconds, self.problem = TICK_SECONDS, str(reason)
                         except (FeedError, OSError) as error:
-                            self._problem = problem_of(error)
+                            self.problem = problem_of(error)
                             if self.point is not None:
-                                yield self._show(self.point, self._problem)
+                                yield self._show(self.point, self.problem)
                             raise
                         reading = asyncio.create_task(self._read_after(client, seconds))
                     if self.point is not None:
-                        yield self._show(self.point, self._problem or self._warning())
-                    elif self._problem is not None:
-                        yield NoVersion(self._problem)
+                        yield self._show(self.point, self.problem or self._warning())
+                    elif self.problem is not None:
+                        yield NoVersion(self.problem)
             finally:
                 reading.cancel()
                 with suppress(asyncio.CancelledError, FeedError, OSError, NoBlock):

@@ -95,10 +95,10 @@ class TestHealth:
                 source.freshness = Freshness(None, NOW - timedelta(days=3) + timedelta(seconds=number))
                 reader.pull()
                 assert reader.feed.health.quiet_age == 3 * 86_400 + 9 * number
-            # Replicas of a service may alternate between two times, while nothing is published.
+            # A copy that was restored is older than what was shown before.
             source.freshness = Freshness(None, NOW - timedelta(days=4))
             reader.pull()
-            assert reader.feed.health.quiet_age == 3 * 86_400 + 18
+            assert reader.feed.health.quiet_age == 4 * 86_400 + 20
 
     def test_a_publication_before_it_could_be_read_is_as_old_as_the_wall_clocks_say(self, source: ScriptedSource):
         clocks = Clocks()
@@ -111,13 +111,6 @@ class TestHealth:
             reader.pull()
             source.error, clocks.seconds = None, 200
             source.freshness = Freshness(None, NOW + timedelta(seconds=150))
-            reader.pull()
-            assert reader.feed.health.quiet_age == 50
-            # Clocks that are set back do not make the last publication older.
-            source.freshness = Freshness(None, NOW - timedelta(days=1))
-            source.error = OSError(5, "it is broken")
-            reader.pull()
-            source.error = None
             reader.pull()
             assert reader.feed.health.quiet_age == 50
 

@@ -59,7 +59,9 @@ def offers(executors: Collection[bytes], least_step_cost: int, datum: Datum, out
     budget = output.holds[ADA] - datum["fee"] - (0 if offer.asked.is_ada else RESERVE)
     budget -= offer.amount if offer.offered.is_ada else 0
     problem = ""
-    if permitted and not any(key in executors for key in permitted):
+    if not output.is_inline:
+        problem = "datum not inline"
+    elif permitted and not any(key in executors for key in permitted):
         problem = "private executor"
     elif datum["step cost"] < least_step_cost:
         problem = "step cost too low"

@@ -771,6 +771,7 @@ def test_an_order_of_splash_needs_a_public_executor(executor: bytes):
 
 def test_an_order_of_splash_pays_the_least_cost_of_a_step():
     """minCostPerExStep of validation-rules.json.template. It is in the output of the order: no cost of the taker."""
+    assert reason(order(SPLASH) | {"datum_type": "hash"}) == "datum not inline"
     cheap = order(SPLASH, **{"step cost": 599_999})
     assert reason(cheap) == "step cost too low"
     mine = splash(least_step_cost=599_999)

@@ -150,6 +150,9 @@ def test_a_limit_is_waited_for():
     with following(Block(100, OUTPUTS), failures=failures) as (stand_in, followed):
         followed.showing(9)
         assert not stand_in.failures
+        stand_in.failures = [(429, {"Retry-After": "600"})]
+        waiting = next(one for one in islice(followed.versions, 1000) if isinstance(one, Version) and one.problem)
+        assert waiting.problem == "cannot be read: response to /tip has status 429; waiting"
 
 
 def test_a_page_of_html_is_no_version_and_the_last_books_stay():

@@ -21,20 +21,25 @@ from market_index_feeds.ledger.exchanges.shadowbook import SHADOWBOOK as SHADOWB
 from market_index_feeds.ledger.exchanges.shadowbook import offers as shadowbook_offers
 from market_index_feeds.ledger.exchanges.splash import splash as splash_exchange
 from market_index_feeds.ledger.kupo import KupoSource
+from market_index_feeds.ledger.market import Market
 from market_index_feeds.source import NoVersion, Version
 from tests.conftest import RECORDED
 from tests.feeds.ledger.datums import (
     CARDANOSWAPS,
     GENIUSYIELD,
+    SATURNSWAP,
     SHADOWBOOK,
     SPLASH,
     TOKEN,
     Constructor,
     address,
+    asset_key,
     cardanoswaps,
     datum,
+    encoded,
     geniusyield,
     output,
+    saturnswap,
     shadowbook,
     splash,
 )
@@ -317,7 +322,7 @@ def test_a_kupo_that_is_syncing_has_no_version():
         followed.until(NoVersion("is still reading the chain"))
         followed.kupo.failure = ""
         followed.until(NoVersion("has no block yet"))
-        followed.kupo.blocks = [block := Block(100, [FIRST])]
+        followed.kupo.blocks = [block := Block(100, [FIRST], fork="b")]
         version = followed.version(block.text)
         followed.kupo.failure = "syncing"
         assert followed.failure() == "is still reading the chain"
@@ -516,6 +521,33 @@ def test_a_datum_that_becomes_known_later_is_read():
         assert found.index.as_of == later.text
 
 
+def test_a_late_datum_keeps_the_executions_of_the_outputs_beside_it():
+    """The successor of an order is no change when the datum of another output of the same transaction is known."""
+    offer = {"amount": 1000, "asked amount": 20_000_000, "offered policy": TOKEN[0], "offered name": TOKEN[1]}
+    offer |= {"asked policy": b"", "asked name": b""}
+    holds = {"value": {"coins": 2_000_000, "assets": {asset_key(TOKEN): 1000}}}
+    filled = output(SATURNSWAP, datum(saturnswap(**offer)), 1) | holds
+    rest = offer | {"amount": 500, "asked amount": 10_000_000}
+    rest["previous"] = Constructor(0, (bytes.fromhex(filled["transaction_id"]), filled["output_index"]))
+    successor = output(SATURNSWAP, datum(saturnswap(**rest)), 2) | holds
+    successor["created_at"] = {"slot_no": 200, "header_hash": "cd" * 32}
+    filled["spent_at"] = {
+        "slot_no": 200,
+        "header_hash": "cd" * 32,
+        "transaction_id": successor["transaction_id"],
+        "input_index": 0,
+        "redeemer": encoded(Constructor(0, (10_000_000, 0, 0))).hex(),
+    }
+    beside = output(SATURNSWAP, datum(saturnswap(amount=7)), 1) | {"output_index": 1, "datum_type": "hash"}
+    followed, begun = Market(EXCHANGES), Market(EXCHANGES)
+    followed.read([filled, successor, beside | {"datum": None}], 200, since=-1)
+    followed.read([beside], 200, since=200)
+    begun.read([filled, successor, beside], 200, since=-1)
+    assert begun.at(NOW).spots
+    assert [*begun.at(NOW).spots.values()] == [20_000]
+    assert followed.at(NOW) == begun.at(NOW)
+
+
 # The time of a block
 
 
@@ -546,6 +578,8 @@ def test_another_network_and_a_time_of_the_future_are_problems():
     with following(block := Block(100, [order])) as followed:
         problem = followed.version(block.text).problem
         assert problem == f"is another network than mainnet: it has {order['address']}"
+        followed.kupo.blocks = [Block(100, [FIRST], fork="b")]
+        assert any(one.problem is None for one in islice(followed.versions, 1000) if isinstance(one, Version))
     slot = int(NOW.timestamp()) - 1_591_566_291 + 200
     with following(block := Block(slot, [FIRST])) as followed:
         assert followed.version(block.text).problem == (
