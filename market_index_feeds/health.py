@@ -14,17 +14,21 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from math import inf
 from time import monotonic
 from typing import Final, final
 
 from market_index import MarketIndex
+from market_index.wire import format_time
 from market_index_feeds.errors import FeedError, problem_of
 from market_index_feeds.source import NoVersion, Source, Version, utc_now
 
 LOG: Final = logging.getLogger(__name__)
+
+MAX_AHEAD: Final = timedelta(seconds=60)
+"""How far the clock of a publisher may be ahead of that of this machine."""
 
 
 class HealthState(Enum):
@@ -126,11 +130,14 @@ class FeedHealth:
             self._published_at = arrived_at = now - max(age, 0.0)
             if self.state is HealthState.LOADING or index.changes_since(before) != ((), ()):
                 self._changed_at = arrived_at
-        if found.problem is None:
+        problem, time = found.problem, index.published_at
+        if problem is None and time is not None and time > self._wall_clock() + MAX_AHEAD:
+            problem = f"was published at {format_time(time)}, which is in the future: compare the clocks"
+        if problem is None:
             self._healthy_at = now
             self.report(HealthState.HEALTHY, None)
         else:
-            self.report(HealthState.FAILING, found.problem)
+            self.report(HealthState.FAILING, problem)
 
     def failed(self, error: Exception, *, is_final: bool) -> None:
         """Report why the source cannot be read. `is_final`: whether it will not be read again."""

@@ -100,6 +100,18 @@ class TestHealth:
             reader.pull()
             assert reader.feed.health.quiet_age == 4 * 86_400 + 20
 
+    def test_a_publication_of_the_future_is_a_problem_until_its_time_comes(self, source: ScriptedSource):
+        clocks = Clocks()
+        with Reader(clocks.feed(source)) as reader:
+            for seconds, is_healthy in ((60, True), (61, False)):
+                source.freshness = Freshness(None, NOW + timedelta(seconds=seconds))
+                reader.pull()
+                assert (reader.feed.health.problem is None) == is_healthy
+            assert "in the future: compare the clocks" in str(reader.feed.health.problem)
+            clocks.seconds = 1
+            reader.pull()
+            assert reader.feed.health.problem is None
+
     def test_a_publication_before_it_could_be_read_is_as_old_as_the_wall_clocks_say(self, source: ScriptedSource):
         clocks = Clocks()
         clocks.seconds = 100
