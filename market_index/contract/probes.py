@@ -70,7 +70,8 @@ def check(
         pause: Waits a moment. It is called before a difference is asked again.
 
     Raises:
-        NoResponse: The pair list cannot be read, or the service has stopped to respond.
+        NoResponse: The pair list cannot be read, the service has stopped to respond, or a limit ended the check before
+            anything was checked.
     """
     probes = _Probes(send, max_requests, pause)
     stopped = None
@@ -78,6 +79,8 @@ def check(
         probes.check(max_books)
     except LimitReached as limit:
         stopped = str(limit)
+    if stopped is not None and not any(one.checked for one in probes.results.values()):
+        raise NoResponse(f"nothing was checked: {stopped}")
     return Report(tuple(probes.results.values()), probes.requests, stopped)
 
 

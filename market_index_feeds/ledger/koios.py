@@ -137,15 +137,16 @@ class KoiosSource(LedgerSource):
     async def _all_rows(self, client: Client, above: int | None) -> dict[tuple[str, int], Any] | None:
         """Return all rows by their ids; None if a page lost or repeated one. With a height, known rows are not read."""
         if above is None:
-            rows = await self._pages(client, f"select={_COLUMNS},reference_script->hash")
+            rows = new = await self._pages(client, f"select={_COLUMNS},reference_script->hash")
         else:
             ids = await self._pages(client, "select=tx_hash,tx_index")
             new = await self._pages(client, f"select={_COLUMNS},reference_script->hash&block_height=gt.{above}")
             if ids is None or new is None or not ids.keys() <= self._rows.keys() | new.keys():
                 return None if ids is None or new is None else await self._all_rows(client, None)
             rows = {key: new.get(key) or self._rows[key] for key in ids}
-        if rows is not None:
-            hashes = {row["datum_hash"] for row in rows.values() if row["datum_hash"] and not row["bytes"]}
+        if rows is not None and new is not None:
+            # Only of new rows: otherwise, outputs with unknown datums would take the requests of a day.
+            hashes = {row["datum_hash"] for row in new.values() if row["datum_hash"] and not row["bytes"]}
             for some in _batches(sorted(hashes - self._datums.keys()), MAX_HASHES):
                 body = {"_datum_hashes": some}
                 found = json.loads((await self._response(client, "/datum_info", body, QUERY_SECONDS)).body)

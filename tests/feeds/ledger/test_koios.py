@@ -176,6 +176,21 @@ def test_datums_by_hash_are_asked_for_in_bodies_of_a_kilobyte():
         assert not any(one.output.is_inline for one in (version.venue_orders or {}).values())
 
 
+def test_an_unknown_datum_is_not_asked_for_at_each_reading(monkeypatch: pytest.MonkeyPatch):
+    """So outputs of strangers cannot take the requests of a day."""
+    unknown = output(GENIUSYIELD, datum(geniusyield()), 500) | {"datum_type": "hash"}
+    blocks = [Block(100 + number, [unknown] if number == 0 else []) for number in range(40)]
+    with following(Block(99, OUTPUTS), *blocks[:1]) as (stand_in, followed):
+        monkeypatch.setattr(Koios, "datums", lambda *_: [])
+        counts = list[int]()
+        for end in (20, 40):
+            stand_in.blocks = [Block(99, OUTPUTS), *blocks[:end]]
+            text = stand_in.blocks[-1].text
+            next(one for one in islice(followed.versions, 1000) if isinstance(one, Version) and one.index.as_of == text)
+            counts.append(sum(target == "/datum_info" for target, _ in stand_in.requests))
+    assert counts == [1, 1]
+
+
 def test_the_default_is_the_public_koios_of_the_network():
     assert KoiosSource().name == "koios:https://api.koios.rest/api/v1"
     assert KoiosSource("", Selection(network="preprod")).name == "koios:https://preprod.koios.rest/api/v1"

@@ -60,11 +60,12 @@ def test_requests_only_read_and_are_bounded():
     assert len({one.target for one in double.requests if one.target.startswith("/trading-view/order-book?base=")}) < 80
 
 
-def test_a_limit_of_the_caller_ends_the_check():
+def test_a_limit_before_the_first_response_is_an_error():
     def send(request: Request) -> Response:
         raise LimitReached("no more time")
 
-    assert check(send).stopped == "no more time"
+    with pytest.raises(NoResponse, match="nothing was checked: no more time"):
+        check(send)
 
 
 @pytest.mark.parametrize("status", [0, 301, 401, 403, 404, 503])
