@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 from market_index import Freshness
-from market_index_feeds import FeedError, Store, StoreError, Version, open_feed, open_store
+from market_index_feeds import Feed, FeedError, Store, StoreError, Version, open_feed, open_store
 from tests.feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -77,13 +77,16 @@ class History:
     @contextmanager
     def followed(self, readers: int = 2) -> Iterator[Callable[[], None]]:
         """Check each version of some readers. Yield a function that waits until all have seen the last change."""
-        stop, seen, errors = Event(), [0] * readers, list[BaseException]()
+        stop, seen, errors, feeds = Event(), [0] * readers, list[BaseException](), dict[int, Feed]()
 
         def follow(reader: int) -> None:
             try:
                 while not stop.is_set():
+                    feeds[reader] = feed = open_feed(self.url)
                     try:
-                        for version in open_feed(self.url).versions():
+                        for version in feed.versions():
+                            if stop.is_set():
+                                return
                             number = self.check(version)
                             assert number >= seen[reader]
                             seen[reader] = number
@@ -105,6 +108,8 @@ class History:
             await_last()
         finally:
             stop.set()
+            for feed in [*feeds.values()]:
+                feed.close()
             for thread in threads:
                 thread.join(DEADLINE_SECONDS)
             if self._store is not None:
