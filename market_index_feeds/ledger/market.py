@@ -10,7 +10,7 @@ Theory of operation
 
     A pair is listed while it has, or had in the window, an order that could be filled. Its spot price is that of the
     last execution in the window that the ledger proves (decision 32). An execution counts if the filled output held
-    what it gave, from a least value on. So nobody sets the price of a day with one unit.
+    what it gave, from a least value on. So an execution of one unit does not set the price of a day.
 """
 
 from __future__ import annotations

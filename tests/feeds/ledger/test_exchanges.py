@@ -696,7 +696,7 @@ OTHER_TOKEN = (TOKEN[0], b"OTHER")
 
 
 def coverage(premium: int, vault: Any = None) -> Constructor:
-    """Return a coverage of SaturnSwap V3, with the vault of somebody else if none is given."""
+    """Return a coverage of SaturnSwap V3, with a vault of a third party if none is given."""
     vault = vault or Constructor(0, (Constructor(0, (bytes(28),)), Constructor(1)))
     return Constructor(0, (Constructor(0, (vault, premium, 0)),))
 
