@@ -567,9 +567,8 @@ class TestSignals:
 
 class TestWait:
     @pytest.fixture
-    def suspended(self, bucket: str, nats_server: nats.Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[NatsStore]:
+    def suspended(self, bucket: str, nats_server: nats.Server) -> Iterator[NatsStore]:
         """A store that waits half a second, and whose server does not answer. Requests have timeouts of a minute."""
-        monkeypatch.setattr("market_index_feeds.nats.connection.IDLE_SECONDS", DEADLINE_SECONDS)
         with NatsStore(bucket, wait=DEADLINE_SECONDS) as store:
             store.replace(books(1), Freshness("slot 1"))
             set_wait(store, 0.5)
