@@ -143,10 +143,6 @@ class TestVersions:
             assert store.update(books(2, 999), map(pair, range(1000, 3000))).retracted == 1500
             expected = contents(2, 999) | {999: "1"}
             assert spots(store.read().index) == expected
-            loaded = list[tuple[int, int]]()
-            open_feed(bucket).read(lambda done, total: loaded.append((done, total)))
-            assert loaded
-            assert all(0 < done <= total for done, total in loaded)
             reader.until(lambda version: (spots(version.index), version.index.as_of) == (expected, "slot 1"))
 
     def test_a_first_change_that_is_not_finished_is_no_version(self, bucket: str):
