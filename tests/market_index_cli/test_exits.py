@@ -238,7 +238,7 @@ EXITS = """
     publish new.db /proc/self/mem
     publish new.db /proc/self/mem --replace
 
-4 cannot listen on no such port 8000: *
+4 cannot listen on no such port 0: *
     serve books.ndjson --host 'no such'
 4 cannot listen on /nowhere/x: No such file or directory
     serve books.ndjson --uds /nowhere/x
@@ -314,6 +314,7 @@ def test_each_error_has_its_message_and_exit_code_and_changes_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, exit_code: int, message: str, line: str
 ):
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("MARKET_INDEX_PORT", "0")
     before = contents(folder)
     with socket.create_server(("127.0.0.1", 0)) as used:
         quote = BOOK["quote"]
