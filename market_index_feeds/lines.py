@@ -49,6 +49,7 @@ CHUNK_BYTES: Final = 256 * 1024
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
+
 @frozen
 class Line:
     """A line: its number, from 1, its text without the newline, and why it cannot be read, None if it can."""
