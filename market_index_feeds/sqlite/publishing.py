@@ -8,29 +8,19 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event
-from time import sleep
 from typing import Final, final
 
 from market_index import Pair
 from market_index_feeds.errors import FeedError
 from market_index_feeds.names import shown_name
 from market_index_feeds.source import Position, Version
-from market_index_feeds.sqlite.file import PAGE_BYTES, StoreFile, Synchronous, create_file, errors, require_file
+from market_index_feeds.sqlite.file import StoreFile, Synchronous, create_file, errors, require_file
 from market_index_feeds.sqlite.reading import SqliteSource
 from market_index_feeds.sqlite.rows import ROWS, LastChange, is_valid, last_change, put, put_change
 from market_index_feeds.store import WAIT_SECONDS, CheckedChange, Receipt, Store
 
 LOG_BYTES: Final = 8 * 1024 * 1024
 """About how many bytes of changes a store writes before it moves the log into the file."""
-
-MAX_LOG_BYTES: Final = 24 * 1024 * 1024
-"""Above this length of the log, a store lets readers finish before it moves the log."""
-
-READER_SECONDS: Final = 0.1
-"""The first pause for readers. Each further one is twice as long. Meanwhile no process can commit."""
-
-MAX_READER_SECONDS: Final = 1.0
-"""The longest pause. The log grows beside readers that always read, if each read takes longer."""
 
 _CLOSE_WAIT_SECONDS: Final = 0.1
 
@@ -57,8 +47,7 @@ class SqliteStore(Store):
     ) -> None:
         super().__init__(shown_name(os.fspath(path)), wait)
         self._path = Path(path).absolute()
-        # The bytes that were written since the last move, the length of the log then, and the next pause for readers.
-        self._written, self._log_bytes, self._pause = 0, 0, READER_SECONDS
+        self._written = 0  # about how many bytes since the last move of the log
         with self._errors("cannot be opened"), errors(self._path):
             self._open(synchronous, create=create)
 
@@ -142,7 +131,7 @@ class SqliteStore(Store):
                 one.sqlite.execute(f"PRAGMA busy_timeout = {int(_CLOSE_WAIT_SECONDS * 1000)}")
             with self._connection.transaction("BEGIN IMMEDIATE"):
                 is_in_place = self._connection.is_in_place
-                is_moved = is_in_place and self._checkpoint()[1]
+                is_moved = is_in_place and self._checkpoint()
             if is_moved:
                 # So that another file may be renamed over it while it has readers. It waits for the lock of writers.
                 self._checkpointer.sqlite.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -152,25 +141,14 @@ class SqliteStore(Store):
         if self._written >= LOG_BYTES:
             # A transaction of its own: the next one begins the log anew only if all of it was moved before.
             with self._connection.transaction("BEGIN IMMEDIATE"):
-                length, _ = self._checkpoint()
-                if MAX_LOG_BYTES < self._log_bytes <= length:
-                    # Readers have prevented that. Let them finish: new ones read only the file once all of it is moved.
-                    for _ in range(3):
-                        sleep(self._pause)
-                        self._checkpoint()
-                    self._pause = min(2 * self._pause, MAX_READER_SECONDS)
-                else:
-                    self._pause = READER_SECONDS
-            self._written, self._log_bytes = 0, length
+                self._checkpoint()
+            self._written = 0
         self._written += more_bytes
 
-    def _checkpoint(self) -> tuple[int, bool]:
-        """Move what no reader needs of the log into the file, within a write transaction.
-
-        Return the length of the log in bytes, and whether all of it was moved.
-        """
+    def _checkpoint(self) -> bool:
+        """Move what no reader needs of the log into the file, within a write transaction. Return whether it is all."""
         _, frames, moved = self._checkpointer.sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        return frames * PAGE_BYTES, frames == moved
+        return bool(frames == moved)
 
     def _require_in_place(self) -> None:
         if not self._connection.is_in_place:
