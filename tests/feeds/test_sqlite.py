@@ -744,45 +744,6 @@ class TestPublishers:
             assert Path(f"{filled}-wal").stat().st_size < spot * 5 * 8192
             eventually(lambda: spots(live) == {1: str(spot), 2: str(spot), 3: "3"})
 
-    @pytest.mark.parametrize("read_seconds", [0.0, 0.5])
-    def test_readers_that_are_always_reading_do_not_let_the_log_grow(
-        self, filled: Path, monkeypatch: pytest.MonkeyPatch, read_seconds: float
-    ):
-        """SQLite restarts the log only while no reader is in it: the publisher gives readers time to finish."""
-
-        def next_read(reader: sqlite3.Connection) -> None:
-            reader.commit()
-            reader.execute("BEGIN")
-            reader.execute("SELECT revision FROM last").fetchone()
-
-        with closing(sqlite3.connect(filled)) as one, closing(sqlite3.connect(filled)) as two:
-            readers = one, two
-            ends_at = {one: 0.0, two: read_seconds / 2}
-            now = 0.0
-
-            def let_finish(seconds: float) -> None:
-                nonlocal now
-                now += seconds
-                for reader in readers:
-                    if now >= ends_at[reader]:
-                        next_read(reader)
-                        ends_at[reader] = now + read_seconds
-
-            monkeypatch.setattr(publishing, "LOG_BYTES", 100_000)
-            monkeypatch.setattr(publishing, "MAX_LOG_BYTES", 1_000_000)
-            monkeypatch.setattr(publishing, "sleep", let_finish)
-            with open_store(filled, synchronous="normal") as store:
-                for number in range(1, 300):
-                    # One of them is reading at each moment.
-                    if read_seconds:
-                        let_finish(0.02)
-                    else:
-                        next_read(readers[number % 2])
-                    store.publish(book(1, number))
-                assert Path(f"{filled}-wal").stat().st_size < 3_000_000
-            let_finish(1)
-            assert read(filled)[1] == "299"
-
     def test_a_reader_that_is_far_behind_reads_all_rows(self, filled: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(rows, "MAX_CHANGES", 3)
         with open_store(filled) as store, Reader(open_feed(filled)) as reader:
