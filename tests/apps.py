@@ -37,8 +37,6 @@ def composed(
     stream: bool | int = False,
     health: Health | None = None,
     metrics: bool = False,
-    slots: Any = None,
-    worker: int = 0,
     server: Mapping[str, float] | None = None,
     openapi: bool = False,
     others: Iterable[Any] = (),
@@ -51,13 +49,11 @@ def composed(
     if health is not None:
         routes += probe_routes(live, health)
     measured = Metrics(label="worker")
-    exposition = Exposition(measured, bytearray(SLOT_BYTES) if slots is None else slots, worker)
+    exposition = Exposition(measured, bytearray(SLOT_BYTES), 0)
     if metrics:
         routes.append(measured.route(exposition.text))
     if openapi:
         routes.append(description_route())
     adapter = create_app(live, routes=routes)
-    watched = measured.watch(
-        adapter, live, health=health, streams=streams, server=lambda: server or {}, name=str(worker)
-    )
+    watched = measured.watch(adapter, live, health=health, streams=streams, server=lambda: server or {}, name="0")
     return Composed(watched, adapter, watched.responses, streams.end)

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from itertools import accumulate
 from math import isfinite
 from time import time
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from attrs import frozen
 from starlette.applications import Starlette
@@ -20,14 +20,16 @@ from market_index.errors import missing_extra, safe_repr
 from market_index_http.operating.counting import BUCKETS, CountResponses, Responses
 from market_index_http.operating.probes import Health
 from market_index_http.routes import exact_route
-from market_index_http.snapshots import require_live
 
 if TYPE_CHECKING:
     from market_index_http.stream import Stream
 
 try:
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+    from prometheus_client.metrics_core import CounterMetricFamily as Counter
+    from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
+    from prometheus_client.metrics_core import HistogramMetricFamily as Histogram
+    from prometheus_client.metrics_core import Metric
     from prometheus_client.registry import Collector
     from prometheus_client.utils import floatToGoString
 except ModuleNotFoundError as _missing:
@@ -36,35 +38,36 @@ except ModuleNotFoundError as _missing:
 # The names and labels are those of 0.0.4, which every Prometheus reads.
 _FIELDS: Final = {"Cache-Control": "no-store", "Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 
-GAUGES: Final[Mapping[str, str]] = {
-    "pairs": "Pairs that are tracked.",
-    "ready": "Whether /readyz answers 200: 1 or 0.",
-    "feed_revision": "Revision of the store that is live.",
-    "feed_healthy_timestamp_seconds": "Unix time when the feed was last healthy; 0: never.",
-    "feed_published_timestamp_seconds": "Unix time when the last message of the publisher arrived; 0: never.",
-    "published_timestamp_seconds": "Unix time of the last publication by the clock of the publisher, or of the block.",
-    "feed_changed_timestamp_seconds": "Unix time when a book or a pair last changed; 0: never.",
-    "feed_rejected_records": "Records of the feed that were rejected.",
-    "feed_current_rejections": "Pairs with an invalid record now.",
-    "feed_saturated_levels": "Levels that show 2^64-1, because there are orders for as much or more.",
-    "feed_retries": "How often the feed could not be read and was tried again.",
-    "streams": "Open streams of changes.",
-    "stream_failures": "How often an unexpected error has ended all streams.",
-    "workers": "Processes that the server keeps running.",
-    "open_connections": "Open connections of clients.",
-    "max_connections": "Limit of open connections.",
-    "closed_connections": "Connections that were closed because of a limit.",
-    "cached_responses": "Whether responses are sent without a call of the app: 1 or 0.",
-    "relay_keeping": "Whether a relay keeps its store: 1, or 0 while it waits.",
-    "relay_written_timestamp_seconds": "Unix time when a relay last wrote into its store.",
+FAMILIES: Final[Mapping[str, tuple[Any, ...]]] = {
+    "pairs": (Gauge, "Pairs that are tracked."),
+    "ready": (Gauge, "Whether /readyz answers 200: 1 or 0."),
+    "feed_revision": (Gauge, "Revision of the store that is live."),
+    "feed_healthy_timestamp_seconds": (Gauge, "Unix time when the feed was last healthy; 0: never."),
+    "feed_published_timestamp_seconds": (Gauge, "Unix time when the last message of the publisher arrived; 0: never."),
+    "published_timestamp_seconds": (Gauge, "Unix time of the last publication, by the publisher or of the block."),
+    "feed_changed_timestamp_seconds": (Gauge, "Unix time when a book or a pair last changed; 0: never."),
+    "feed_rejected_records": (Counter, "Records of the feed that were rejected."),
+    "feed_current_rejections": (Gauge, "Pairs with an invalid record now."),
+    "feed_saturated_levels": (Gauge, "Levels that show 2^64-1, because there are orders for as much or more."),
+    "feed_retries": (Counter, "How often the feed could not be read and was tried again."),
+    "streams": (Gauge, "Open streams of changes."),
+    "stream_failures": (Counter, "How often an unexpected error has ended all streams."),
+    "workers": (Gauge, "Processes that the server keeps running."),
+    "open_connections": (Gauge, "Open connections of clients."),
+    "max_connections": (Gauge, "Limit of open connections."),
+    "closed_connections": (Counter, "Connections that were closed because of a limit."),
+    "cached_responses": (Gauge, "Whether responses are sent without a call of the app: 1 or 0."),
+    "relay_keeping": (Gauge, "Whether a relay keeps its store: 1, or 0 while it waits."),
+    "relay_written_timestamp_seconds": (Gauge, "Unix time when a relay last wrote into its store."),
+    "feed_skipped_outputs": (Gauge, "Outputs of the ledger that are no orders now.", "reason"),
+    "requests": (Counter, "Responses, by the path of the request and the status.", "endpoint", "status"),
+    "response_seconds": (Histogram, "Seconds from a request to the head of its response.", "endpoint"),
+    "response_bytes": (Counter, "Bytes of the bodies of responses.", "endpoint"),
 }
-"""The numbers of an app, and their descriptions. The last ones are those of a server or a relay."""
-
-_ONLY_INCREASED: Final = {"feed_rejected_records", "feed_retries", "stream_failures", "closed_connections"}
-"""The numbers that are counters."""
+"""The metrics of an app: their types, descriptions, and labels beside that of the app."""
 
 Numbers: TypeAlias = Callable[[], Mapping[str, float]]
-"""Returns numbers by their names in `GAUGES`. Any thread may call it."""
+"""Returns numbers by their names in `FAMILIES`. Any thread may call it."""
 
 
 @frozen
@@ -78,10 +81,10 @@ class _App:
     responses: Responses
 
     def numbers(self) -> Mapping[str, float]:
-        """Return the current value of each of `GAUGES` that is known."""
-        published_at = self.live.current.published_at
-        numbers: dict[str, float | None] = {"pairs": len(self.live.current), **self.server()}
-        numbers["published_timestamp_seconds"] = None if published_at is None else published_at.timestamp()
+        """Return the current value of each metric without other labels that is known."""
+        index = self.live.current
+        published_at = None if index.published_at is None else index.published_at.timestamp()
+        numbers = {"pairs": len(index), "published_timestamp_seconds": published_at, **self.server()}
         if self.streams is not None:
             numbers |= {"streams": len(self.streams), "stream_failures": self.streams.failures}
         if self.health is not None:
@@ -152,12 +155,8 @@ class Metrics(Collector):
             name: The value of the label.
 
         Raises:
-            TypeError: `live` is not a `LiveIndex`, or `name` is not a text.
             ValueError: There is an app with this name.
         """
-        require_live(live)
-        if not isinstance(name, str):
-            raise TypeError(f"name must be a str, got {safe_repr(name)}")
         if name in self._apps:
             raise ValueError(f"name must differ from the names of the other apps, got {safe_repr(name)}")
         responses = Responses(route.path for route in app.routes if isinstance(route, Route))
@@ -170,37 +169,26 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
-        build = GaugeMetricFamily("market_index_build_info", "The version of the server.", labels=["version"])
+        build = Gauge("market_index_build_info", "The version of the server.", labels=["version"])
         build.add_metric([version("market-index")], 1)
         yield build
-        apps = self._apps.copy()
-        numbers = {name: app.numbers() for name, app in apps.items()}
-        for gauge, description in GAUGES.items():
-            kind = CounterMetricFamily if gauge in _ONLY_INCREASED else GaugeMetricFamily
-            family = kind(f"market_index_{gauge}", description, labels=[self._label])
-            for name, found in numbers.items():
-                if gauge in found:
-                    family.add_metric([name], found[gauge])
-            yield family
-        text = "Outputs of the ledger that are no orders now."
-        skipped = GaugeMetricFamily("market_index_feed_skipped_outputs", text, labels=[self._label, "reason"])
-        text = "Responses, by the path of the request and the status."
-        requests = CounterMetricFamily("market_index_requests", text, labels=[self._label, "endpoint", "status"])
-        text = "Seconds from a request to the head of its response."
-        seconds = HistogramMetricFamily("market_index_response_seconds", text, labels=[self._label, "endpoint"])
-        text = "Bytes of the bodies of responses."
-        sent = CounterMetricFamily("market_index_response_bytes", text, labels=[self._label, "endpoint"])
-        for name, app in apps.items():
+        families = {
+            name: family(f"market_index_{name}", description, labels=[self._label, *labels])
+            for name, (family, description, *labels) in FAMILIES.items()
+        }
+        for name, app in self._apps.copy().items():
+            for metric, value in app.numbers().items():
+                families[metric].add_metric([name], value)
             feed = app.health and app.health.feed
             for reason, number in feed.skipped_by_reason.items() if feed else ():
-                skipped.add_metric([name, reason], number)
+                families["feed_skipped_outputs"].add_metric([name, reason], number)
             for path, counts in app.responses.items():
                 for status, number in counts.statuses.copy().items():
-                    requests.add_metric([name, path, str(status)], number)
+                    families["requests"].add_metric([name, path, str(status)], number)
                 buckets = zip(map(floatToGoString, BUCKETS), accumulate(counts.times), strict=True)
-                seconds.add_metric([name, path], [*buckets], counts.seconds)
-                sent.add_metric([name, path], counts.length)
-        yield from (skipped, requests, seconds, sent)
+                families["response_seconds"].add_metric([name, path], [*buckets], counts.seconds)
+                families["response_bytes"].add_metric([name, path], counts.length)
+        yield from families.values()
 
     def text(self) -> bytes:
         """Return these metrics, and those of the process, in the format of Prometheus."""

@@ -20,10 +20,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.middleware.cors import CORSMiddleware
 
 from market_index import Freshness, LiveIndex
-from market_index_cli.server.exposition import SLOT_BYTES, clear_slot
+from market_index_cli.server.exposition import SLOT_BYTES, Exposition, clear_slot
 from market_index_cli.server.http_server import Server
 from market_index_http import create_app
-from market_index_http.operating import Health
+from market_index_http.operating import Health, Metrics
 from market_index_http.operating.counting import Responses
 from tests.apps import composed
 from tests.asgi import request
@@ -189,34 +189,42 @@ class TestState:
         assert samples["process_cpu_seconds_total", "worker=0"] > 0
 
 
+def worker(slots: bytearray, number: int, lists: int = 0) -> Exposition:
+    """Return the metrics of a worker that has sent so many pair lists."""
+    metrics, live = Metrics(label="worker"), LiveIndex()
+    metrics.watch(create_app(live), live, name=str(number)).responses[PAIR_LIST].statuses[200] += lists
+    exposition = Exposition(metrics, slots, number)
+    exposition.write()
+    return exposition
+
+
 class TestWorkers:
     """Several processes that share a buffer."""
 
     def test_any_worker_answers_for_all(self):
         slots = bytearray(3 * SLOT_BYTES)
-        one, other = (composed(LiveIndex(), metrics=True, slots=slots, worker=number) for number in (0, 2))
-        for app in (other, other, one):
-            request(app, PAIR_LIST)
-            request(app, "/metrics")
-        samples = samples_of_text(request(one, "/metrics").body.decode())
-        assert [requests(samples, PAIR_LIST, 200, worker) for worker in range(3)] == [1, 0, 2]
-        assert [of_worker(samples, "pairs", worker) for worker in range(3)] == [0, None, 0]
-        assert {key[1] for key in samples if key[0] == "process_max_fds"} == {"worker=0", "worker=2"}
+        workers = [worker(slots, number, lists) for number, lists in ((0, 1), (2, 2))]
+        for one in workers:
+            samples = samples_of_text(one.text().decode())
+            assert [requests(samples, PAIR_LIST, 200, number) for number in range(3)] == [1, 0, 2]
+            assert [of_worker(samples, "pairs", number) for number in range(3)] == [0, None, 0]
+            assert {key[1] for key in samples if key[0] == "process_max_fds"} == {"worker=0", "worker=2"}
 
     def test_a_worker_that_has_ended_has_no_samples(self):
         slots = bytearray(2 * SLOT_BYTES)
         assert not clear_slot(slots, 0)
-        left = composed(LiveIndex(), metrics=True, slots=slots)
-        request(composed(LiveIndex(), metrics=True, slots=slots, worker=1), "/metrics")
+        left = worker(slots, 0)
+        worker(slots, 1)
+        assert b'worker="1"' in left.text()
         assert clear_slot(slots, 1), "it has served"
-        assert b'worker="1"' not in request(left, "/metrics").body
+        assert b'worker="1"' not in left.text()
 
     def test_a_text_that_is_not_wholly_written_is_not_read(self):
         slots = bytearray(2 * SLOT_BYTES)
-        left = composed(LiveIndex(), metrics=True, slots=slots)
-        request(composed(LiveIndex(), metrics=True, slots=slots, worker=1), "/metrics")
+        left = worker(slots, 0)
+        worker(slots, 1)
         slots[SLOT_BYTES + 1_000] ^= 1
-        assert b'worker="1"' not in request(left, "/metrics").body
+        assert b'worker="1"' not in left.text()
 
 
 @pytest.mark.parametrize("path", ["/healthz/", "/nowhere", "/other"])
