@@ -292,20 +292,19 @@ def test_an_amount_and_a_price_are_moved_to_whole_units_exactly(computed: Any):
     assert dict(zip(SHIFTS, computed["shifts"], strict=True)) == SHIFTS
 
 
-def test_the_page_and_the_terminal_group_a_book_by_the_rules_of_the_library(computed: Any):
-    display = Display(None, is_exact=False)
+def test_the_page_groups_a_book_by_the_rules_of_the_library_and_writes_prices_as_the_terminal(computed: Any):
+    display = Display(is_exact=False)
     for (book, choice), (bids, asks, steps, texts) in zip(groupings(), computed["groupings"], strict=True):
         default = max(Decimal(1).scaleb((book.bids or book.asks)[0].price.adjusted() - 5), Decimal("1e-28"))
         expected = book if book is TOO_LARGE else book.grouped(choice or default)
         assert (bids, asks) == tuple([list(entry) for entry in side] for side in entries(expected))
-        assert choice or display.grouped(book) == expected
         sides = [(Side.BID, one) for one in expected.bids] + [(Side.ASK, one) for one in expected.asks]
         *levels, bid, ask, spread, mid = texts
-        assert levels == [display.level_price(SNEK_ADA, one, side) for side, one in sides]
+        assert levels == [display.price(SNEK_ADA, one.price, side, 9) for side, one in sides]
         assert choice or max(map(len, levels)) <= MAX_LINE, "a price fits in one line"
         # Key figures are never grouped.
         best = [
-            display.best_price(SNEK_ADA, one, side)
+            display.price(SNEK_ADA, one and one.price, side)
             for one, side in ((book.best_bid, Side.BID), (book.best_ask, Side.ASK))
         ]
         assert [bid, ask] == [{"-": "none"}.get(one, one) for one in best]
