@@ -70,7 +70,7 @@ def test_the_version_is_that_of_the_distribution():
 def test_a_module_names_the_extra_that_it_requires(module: str, named: str, missing: str, extra: str):
     done = import_alone(module)
     assert done.returncode == 1
-    remedy = f"pip install '.[{extra}]' in a clone of the project ({missing} is not installed)"
+    remedy = f"pip install 'PATH[{extra}]' of a clone or a wheel ({missing} is not installed)"
     assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {named} needs the extra {extra}: {remedy}"
 
 

@@ -32,9 +32,6 @@ EXITS = """
     retract market.db IUSD ADA
 1 Pair IUSD9/ADA not found
     retract market.db IUSD9 ADA
-1 no pair matches 'zzzz'
-    pairs market.db --filter zzzz
-    pairs market.db --filter zzzz --json
 
 2 No such command 'no-such'.
     no-such
@@ -61,9 +58,6 @@ EXITS = """
     serve books.ndjson --cors-origin http://x.example:80
     serve books.ndjson --cors-origin http://me@x.example
     serve books.ndjson --cors-origin null
-2 Invalid value for '--forwarded-allow-ips': *
-    serve books.ndjson --forwarded-allow-ips 10.0.0.1/8
-    serve books.ndjson --forwarded-allow-ips proxy
 2 Invalid value for '--max-age'*
     serve books.ndjson --max-age 2147483649
 2 Invalid value for '--port'*
@@ -111,12 +105,6 @@ EXITS = """
     relay market.db ./market.db
     relay link.db market.db
     relay nats://127.0.0.1/books nats://127.0.0.1/books
-2 FILE must be a file of lines such as recording.ndjson, got the name of another FEED or of a compressed file
-    record books.ndjson new.ndjson.gz
-    record books.ndjson -- -
-    record books.ndjson nats://me:secret@127.0.0.1/books
-    record books.ndjson replay:new
-    record books.ndjson market.db
 
 3 nowhere cannot be opened: No such file or directory
     serve nowhere
@@ -209,6 +197,12 @@ EXITS = """
     book text ADA IUSD
 3 new.ndjson.gz cannot be opened: a store must be a SQLite file such as new.ndjson.db, got the name of a text file
     publish new.ndjson.gz books.ndjson
+3 new.ndjson.gz cannot be recorded into: its name must not end in .gz: it is written uncompressed
+    record books.ndjson new.ndjson.gz
+3 nats://127.0.0.1/books cannot be recorded into: its folder must exist
+    record books.ndjson nats://me:secret@127.0.0.1/books
+3 market.db must be a recording, or a new file: it must be lines with one JSON object each, got a SQLite file *
+    record books.ndjson market.db
 3 text must be a recording, or a new file: line 1 rejected: *
     record books.ndjson text
 3 books.ndjson must be a recording, or a new file: it must contain a commit line with recorded_at, got none (*)
@@ -324,7 +318,10 @@ def test_each_error_has_its_message_and_exit_code_and_changes_nothing(
     for word, value in {**words, "INVALID": INVALID}.items():
         message = re.sub(rf"\b{word}\b", value, message)
     *logged, error = message.split(" / ")
-    shown = done.stderr
+    # Once `publish` has begun to read, it also says how many books it has published.
+    stdout, shown = (
+        re.sub(r"^\S+: 0 order books published\n", "", text, flags=re.MULTILINE) for text in (done.stdout, done.stderr)
+    )
     if shown.startswith("Usage: market-index"):
         assert exit_code == 2
         shown = shown.rpartition("\n\n")[2]
@@ -332,4 +329,4 @@ def test_each_error_has_its_message_and_exit_code_and_changes_nothing(
         shown = "Error: ".join(["", untimed(shown)])
     expected = "\n".join([*logged, f"Error: {error}\n"])
     assert re.fullmatch(".*".join(map(re.escape, expected.split("*"))), shown), shown
-    assert (done.returncode, done.stdout, contents(folder)) == (exit_code, "", before)
+    assert (done.returncode, stdout, contents(folder)) == (exit_code, "", before)
