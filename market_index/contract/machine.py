@@ -9,12 +9,11 @@ from market_index.contract.bodies import Book, Examination, Pair
 from market_index.contract.messages import Request, Send
 from market_index.contract.probes import PAIR_LIST, book_of
 from market_index.index import MarketIndex
-from market_index.order_book import OrderBook
 from market_index.pairs import Pair as DomainPair
 from market_index.pairs import PairInfo
 
 # Before the imports of Hypothesis, because its error names the extra.
-from market_index.strategies import level_changes, order_books, pairs
+from market_index.strategies import order_books, pairs
 
 # isort: split
 from hypothesis import strategies as st
@@ -41,21 +40,14 @@ class _ServiceMachine(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.index = MarketIndex()
         # The last entity tag of each target, and its content.
         self.tagged: dict[str, tuple[str, object]] = {}
-        self.publish(self.index)
+        self.show(MarketIndex())
 
-    @rule(book=order_books(max_levels=4))
-    def add(self, book: OrderBook) -> None:
-        self.show(self.index.with_books(book))
-
-    @precondition(lambda machine: machine.index)
     @rule(data=st.data())
-    def change(self, data: st.DataObject) -> None:
-        book = self.index[data.draw(st.sampled_from([*self.index]))]
-        bids, asks = data.draw(level_changes(book)), data.draw(level_changes(book))
-        self.show(self.index.with_books(book.apply(bids, asks)))
+    def add_or_replace(self, data: st.DataObject) -> None:
+        pair = st.one_of(pairs(), st.sampled_from([*self.index])) if self.index else pairs()
+        self.show(self.index.with_books(data.draw(order_books(pair=pair, max_levels=4))))
 
     @precondition(lambda machine: machine.index)
     @rule(data=st.data())
