@@ -13,6 +13,7 @@ from market_index import LiveIndex
 from market_index_cli.server.exposition import SLOT_BYTES, Exposition
 from market_index_http import create_app
 from market_index_http.operating import Health, Metrics, description_route, probe_routes
+from market_index_http.operating.counting import Responses
 from market_index_http.stream import Stream
 
 
@@ -23,7 +24,7 @@ class Composed:
     app: ASGIApp
     adapter: Starlette
     """The app of `create_app`."""
-    count: Callable[[str, int], object]
+    responses: Responses
     end_streams: Callable[[], object]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,4 +60,4 @@ def composed(
     watched = measured.watch(
         adapter, live, health=health, streams=streams, server=lambda: server or {}, name=str(worker)
     )
-    return Composed(watched, adapter, watched.count, streams.end)
+    return Composed(watched, adapter, watched.responses, streams.end)

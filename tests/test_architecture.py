@@ -49,6 +49,7 @@ PUBLIC = {
 }
 # The modules and folders of the feeds that are a medium. Lines and recordings are shared by the commands.
 MEDIA = {f"market_index_feeds.{name}" for name in ("ledger", "nats", "orders", "service", "sqlite")}
+IMPORT_MEDIA = {"market_index_cli.check", "market_index_feeds.checking", "market_index_feeds.sources"}
 
 
 class Import(NamedTuple):
@@ -149,13 +150,10 @@ def private_names(code: Code) -> Iterator[Import]:
 
 
 def media(code: Code) -> Iterator[Import]:
-    """Only `sources` and `checking` import media. A medium imports shared modules, but no other medium."""
+    """Only `sources` and what checks import media. A medium imports shared modules, but no other medium."""
     for one in code:
         for medium in MEDIA:
-            may = one.importer in {"market_index_feeds.checking", "market_index_feeds.sources"} or is_within(
-                one.importer, medium
-            )
-            if is_within(one.module, medium) and not may:
+            if is_within(one.module, medium) and not (one.importer in IMPORT_MEDIA or is_within(one.importer, medium)):
                 yield one
 
 

@@ -161,7 +161,7 @@ def compose(settings: Settings, live: LiveIndex, feed: Feed, metrics: Metrics, e
         server=lambda: {"workers": settings.workers, **server.numbers()},
         name=str(exposition.worker),
     )
-    app: ASGIApp = watched
+    app: ASGIApp = adapter
     if settings.cors_origin:
         # Around the app, so that the response to an unexpected error has its fields, too.
         app = CORSMiddleware(
@@ -177,7 +177,7 @@ def compose(settings: Settings, live: LiveIndex, feed: Feed, metrics: Metrics, e
         access_log=settings.access_log,
         proxies=settings.forwarded_allow_ips,
         max_connections=connections,
-        count=watched.count,
+        responses=watched.responses,
         on_second=on_second,
         on_shutdown=on_shutdown,
     )

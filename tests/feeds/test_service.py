@@ -178,7 +178,6 @@ class TestStream:
     ):
         """Each event is sent alone, and read at once, so that a part of a change would become a version."""
         monkeypatch.setattr(audience, "PIECE_BYTES", 1)
-        monkeypatch.setattr(http, "GATHER_SECONDS", 0)
 
         def whole(step: int) -> MarketIndex:
             return MarketIndex([deep(number, step) for number in range(step, step + 20)], f"slot {step}")

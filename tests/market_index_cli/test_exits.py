@@ -18,7 +18,6 @@ import pytest
 
 from market_index import Freshness, MarketIndex
 from market_index_feeds import open_feed
-from market_index_feeds.lines import MAX_LINE_BYTES
 from tests.command import BOOK, LINES, SAMPLE, invoke, untimed
 
 EXITS = """
@@ -154,56 +153,10 @@ EXITS = """
     publish new.db
     publish new.db --acknowledge
     retract new.db ADA IUSD
-3 localhost:8000 cannot be opened: No such file or directory (did you mean http://localhost:8000?)
-    serve localhost:8000
-    pairs localhost:8000
-3 http:/localhost:8000/api cannot be opened: No such file or directory (did you mean http://localhost:8000/api?)
-    dump http:/localhost:8000/api
-3 127.0.0.1:4222/books cannot be opened: No such file or directory (did you mean nats://127.0.0.1:4222/books?)
-    relay 127.0.0.1:4222/books new.db
-3 sample cannot be opened: No such file or directory (did you mean sample:?)
-    serve sample
-    book sample ADA IUSD --watch
 3 lines.db cannot be opened: file is not a database (lines of order books need another name, such as lines.ndjson)
     serve lines.db
     dump lines.db
     publish lines.db books.ndjson
-3 one.gz cannot be read: it must be lines with one JSON object each, got data of gzip (convert it: zcat FILE | *)
-    serve one.gz
-    relay one.gz new.db
-    record one.gz new.ndjson
-    dump one.gz
-    pairs one.gz
-    book one.gz ADA IUSD
-    book one.gz ADA IUSD --watch
-    publish new.db one.gz
-    publish market.db one.gz --replace
-    pairs orders:one.gz
-3 gzip cannot be read: it must be lines with one JSON object each, got data of gzip (convert it: zcat FILE | *)
-    dump replay:gzip
-3 array cannot be read: it must be lines with one JSON object each, got a JSON array (convert it: jq -c '.[]' FILE | *)
-    serve array
-    dump array
-    publish new.db array
-    dump orders:array
-3 long cannot be read: it must be lines with one JSON object each, got a JSON array (convert it: jq -c '.[]' FILE | *)
-    serve long
-    publish new.db long
-3 indented cannot be read: *, got JSON with an object in several lines (convert it: jq -c . FILE | *)
-    serve indented
-    publish new.db indented
-3 wide cannot be read: *, got text in UTF-16 (convert it: iconv -f UTF-16 -t UTF-8 FILE | market-index ... -)
-    serve wide
-    publish new.db wide
-3 marked cannot be read: *, got text in UTF-16 (convert it: iconv -f UTF-16 -t UTF-8 FILE | market-index ... -)
-    serve marked
-3 table cannot be read: it must be lines with one JSON object each, got a table (CSV)
-    serve table
-    dump table
-    publish new.db table
-3 html cannot be read: it must be lines with one JSON object each, got HTML or XML
-    serve html
-    publish new.db html
 3 nowhere cannot be replayed: No such file or directory
     serve replay:nowhere
 3 pipe cannot be replayed: it must be a regular file
@@ -336,16 +289,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     compressed = gzip.compress(SAMPLE.read_bytes())
     (made / "cut.gz").write_bytes(compressed[:200])
     (made / "damaged.gz").write_bytes(compressed[:10] + b"\xff" + compressed[11:])
-    (made / "one.gz").write_bytes(compressed)
-    (made / "gzip").write_bytes(compressed)
-    array = b"[" + b",".join(SAMPLE.read_bytes().splitlines()) + b"]"
-    (made / "array").write_bytes(b"\xef\xbb\xbf \n" + array)
-    (made / "long").write_bytes(array[:-1] + b" " * MAX_LINE_BYTES + b"]\n")
-    (made / "indented").write_text(json.dumps(BOOK, indent=2))
-    (made / "wide").write_text(LINES[0], encoding="utf-16-le")
-    (made / "marked").write_text(LINES[0], encoding="utf-16")
-    (made / "table").write_text(f"base,quote,spot\nADA,{BOOK['quote']},0.5\n")
-    (made / "html").write_text("<!doctype html>\n<title>502 Bad Gateway</title>\n")
     (made / "lines.db").write_text("".join(LINES))
     (made / "empty").mkdir()
     os.mkfifo(made / "pipe")

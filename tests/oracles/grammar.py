@@ -56,8 +56,6 @@ def asset(text: str) -> Asset:
 
 def asset_of_unit(text: str) -> Asset:
     """Read `lovelace`, or a policy id and an asset name without a separator."""
-    if text != "lovelace" and (separator := next((one for one in ":." if one in text), None)):
-        raise Rejected(f"a unit must not have a {'colon' if separator == ':' else 'dot'}")
     return ADA if text == "lovelace" else token(text[:56], text[56:])
 
 
@@ -65,8 +63,6 @@ def asset_of_dotted(text: str) -> Asset:
     """Read `lovelace` or `<policy id>.<asset name>`; the dot before an empty name is optional."""
     if text == "lovelace":
         return ADA
-    if ":" in text:
-        raise Rejected("the separator must be a dot, not a colon")
     return token(*text.split(".", 1)) if "." in text else token(text, "")
 
 

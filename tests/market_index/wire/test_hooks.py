@@ -58,6 +58,7 @@ class Snapshot:
     info: PairInfo | None
     last: Seen | Placed
     levels: tuple[PriceLevel, ...]
+    side: Levels
     books: list[OrderBook]
     index: MarketIndex
     by_name: dict[str, OrderBook]
@@ -125,7 +126,7 @@ def test_a_value_is_the_json_of_the_contract(book: OrderBook, info: PairInfo, fr
         assert converter.unstructure(one)["bids"] == [converter.unstructure(level)]
 
 
-def test_an_order_and_an_index_have_the_names_of_their_fields():
+def test_a_value_that_the_contract_lacks_has_the_names_of_its_arguments():
     pair = {"base": TOKEN, "quote": "ADA"}
     for price in ("0.25", "1/3"):
         order = {"pair": pair, "side": "ask", "price": price, "amount": 0}
@@ -138,19 +139,11 @@ def test_an_order_and_an_index_have_the_names_of_their_fields():
         "published_at": None,
     }
     assert PLAIN.unstructure(PLAIN.structure(index, MarketIndex)) == index
-
-
-def test_a_field_of_levels_is_an_error():
-    @frozen
-    class Side:
-        levels: Levels
-
-    converter = Converter()
-    wire.configure_converter(converter)
-    with pytest.raises(TypeError, match="a field of type Levels has no JSON: store its order book"):
-        converter.unstructure(Side(wire.order_book_from_json(json.dumps(BOOK).encode()).bids))
+    side = {"side": "bid", "levels": BOOK["bids"]}
+    assert PLAIN.structure(side, Levels) == PLAIN.structure(BOOK, OrderBook).bids
+    assert PLAIN.unstructure(PLAIN.structure(side, Levels)) == side
     with pytest.raises(ClassValidationError):
-        converter.structure({"levels": []}, Side)
+        PLAIN.structure(side | {"side": "ask"}, Levels)
 
 
 def test_a_union_of_values_needs_a_tag():
