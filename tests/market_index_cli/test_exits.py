@@ -201,7 +201,7 @@ EXITS = """
     record books.ndjson new.ndjson.gz
 3 nats://127.0.0.1/books cannot be recorded into: its folder must exist
     record books.ndjson nats://me:secret@127.0.0.1/books
-3 market.db must be a recording, or a new file: it must be lines with one JSON object each, got a SQLite file *
+3 market.db must be a recording, or a new file: line 1 rejected: must be UTF-8, *
     record books.ndjson market.db
 3 text must be a recording, or a new file: line 1 rejected: *
     record books.ndjson text
