@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from attrs import asdict, filters
 
 from market_index import Order, Pair, RestingOrders
 from market_index.errors import safe_repr
@@ -112,27 +114,24 @@ def _orders(version: Version, orders: RestingOrders, pair: Pair | None, display:
 
 def _of_venue(one: VenueOrder) -> dict[str, Any]:
     """Return what only an order of the ledger has."""
-    output, moments = one.output, {"starts_at": one.starts_at, "expires_at": one.expires_at}
+    output, others = one.output, filters.exclude("order", "output", "fees")
     return {
-        "venue": one.venue,
-        "filled_by": one.filled_by,
-        "least_fill": one.least_fill,
-        "most_fill": one.most_fill,
-        "created_at": one.created_at.isoformat(),
-        **{name: moment and moment.isoformat().replace("+00:00", "Z") for name, moment in moments.items()},
+        **asdict(one, recurse=False, filter=others, value_serializer=_serialized),
         "fee": one.fee,
-        "fees": [
-            {"of": fee.of, "rate": str(fee.rate), "amount": fee.amount, "least": fee.least, "per": fee.per}
-            | {"is_prepaid": fee.is_prepaid}
-            for fee in one.fees
-        ],
-        "network": one.network,
+        "fees": [asdict(fee, value_serializer=_serialized) for fee in one.fees],
         "address": output.address,
         "value": {str(asset): amount for asset, amount in output.holds.items()},
         "datum": output.datum,
         "datum_is_inline": output.is_inline,
         "reference_script": output.reference_script,
     }
+
+
+def _serialized(_: object, __: object, value: object) -> object:
+    """Return a value as JSON has it."""
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return str(value) if isinstance(value, Fraction) else value
 
 
 def _skipped(version: Version) -> Iterator[dict[str, Any]]:

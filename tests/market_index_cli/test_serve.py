@@ -41,7 +41,7 @@ def fetch(command: Running, target: str = LIST, method: str = "GET", headers: st
 
 
 def test_too_few_open_files():
-    limited = ["sh", "-c", 'ulimit -n 127; exec "$@"', "sh", COMMAND, "serve", SAMPLE]
+    limited = ["sh", "-c", 'ulimit -n 127; exec "$@"', "sh", str(COMMAND), "serve", str(SAMPLE)]
     done = subprocess.run(limited, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
     message = "Error: the limit of open files (ulimit -n) must be at least 128, got 127\n"
     assert (done.returncode, done.stderr) == (2, message)
