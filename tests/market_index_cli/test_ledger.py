@@ -15,7 +15,7 @@ import pytest
 
 from market_index import ADA, Pair, wire
 from market_index_feeds import open_feed
-from tests.command import COMMAND, invoke, running, started, untimed
+from tests.command import COMMAND, invoke, running, started
 from tests.conftest import RECORDED
 from tests.feeds.event_lines import RESET, block, place
 from tests.feeds.ledger.datums import SATURNSWAP, datum, filled, output, saturnswap, shadowbook
