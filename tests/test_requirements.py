@@ -52,7 +52,7 @@ def test_importing_the_packages_loads_no_display():
 def test_a_module_names_the_extra_that_it_requires(module: str, named: str, missing: str, extra: str):
     done = importing(module, missing)
     assert done.returncode == 1
-    remedy = f"pip install '.[{extra}]' in a clone of the project ({missing} is not installed)"
+    remedy = f"pip install 'PATH[{extra}]' of a clone or a wheel ({missing} is not installed)"
     assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {named} needs the extra {extra}: {remedy}"
 
 

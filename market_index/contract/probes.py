@@ -263,7 +263,8 @@ class _Probes(Examination):
             is_not_found = response.status == 404 and request.target.startswith(f"{ORDER_BOOK}?")
             message = self.message(Rule.ERROR_BODY if is_not_found else rule, response)
             if named and response.status == 400:
-                shows = all(text in message for text in named if text.isalnum())
+                # Decision 16: the value may be cut to 80 characters.
+                shows = all(text[:64] in message for text in named if text.isalnum())
                 self.require(Rule.ERROR_SHOWS, shows, " and ".join(named), message)
         return response
 
