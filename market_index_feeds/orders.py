@@ -206,8 +206,8 @@ class Blocks:
                 if values.keys() != keys:
                     raise _wrong_keys(kind, keys, values)
                 if self.phase is not Phase.UNKNOWN or kind == "reset":
-                    self.pending += 1
                     apply(self, values)
+                    self.pending += kind not in {"block", "rollback", "reset"}
                 return
         raise InvalidOrderBook(f"must have one of the keys {', '.join(self.KINDS)}, got {safe_repr(list(values))}")
 

@@ -280,7 +280,7 @@ class _Probes(Examination):
         self.require(Rule.FLOATS, not floats, "no price as 0.30000000000000004", floats)
         both = [(bids, asks) for bids, asks in zip(sides[::2], sides[1::2], strict=True) if bids and asks]
         crossed = [bids[-1] > asks[-1] or bids == asks[::-1] for bids, asks in both]
-        if len(both) > 1 or len(books) > 3:
+        if len(both) > 1 or (both and len(books) > 3):
             self.require(Rule.SIDES, not all(crossed), "bids below asks", "all bids above all asks, in each book")
         seen: dict[str, Pair] = {}
         for book in books:

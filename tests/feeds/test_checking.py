@@ -42,14 +42,27 @@ def findings(*lines: bytes, prefix: str = "orders:") -> list[Finding]:
             [place("a"), untrack(1), remove("b")],
             [(3, "untrack", None, "no orders"), (4, "remove", "b", "no such order")],
         ),
-        ([spot(1, 2), spot(1, "x"), block("1")], [(2, "spot", None, "a string"), (3, "spot", None, "")]),
-        ([block("1"), block("1"), block(" 1")], [(3, "block", None, "not repeat"), (4, "block", None, "no space")]),
+        ([spot(1, 2), remove("a")], [(2, "spot", None, "a string"), (3, "remove", "a", "")]),
+        (
+            [block("1"), block("1"), block(" 1"), remove("a")],
+            [(3, "block", None, "not repeat"), (4, "block", None, "no space"), (5, "remove", "a", "")],
+        ),
         ([rollback("1"), remove("a")], [(2, "rollback", None, "must be retained")]),
         (
             [rollback("1"), remove("a"), RESET, remove("b")],
             [(2, "rollback", None, ""), (5, "remove", "b", "no such order")],
         ),
         ([b"x\n", remove("a"), place("b", amount=0.5)], [(2, None, None, "JSON"), (4, "place", "b", "whole number")]),
+        (
+            [b"x\n", remove("a"), remove("a"), place("b", price=2), remove("c")],
+            [(2, None, None, ""), (5, "place", "b", "")],
+        ),
+        (
+            [place("a"), event(remove="a", x=1), untrack(1), remove("b")],
+            [(3, "remove", "a", "unknown key 'x'"), (5, "remove", "b", "")],
+        ),
+        ([place("a", price=2), place("a"), remove("a"), remove("a")], [(2, "place", "a", ""), (5, "remove", "a", "")]),
+        ([event(untrack=1), remove("a")], [(2, "untrack", None, "missing base"), (3, "remove", "a", "")]),
         ([event(other=1), remove("a")], [(2, None, None, "must have one of the keys")]),
         ([event(place=7), remove("a")], [(2, "place", None, "missing amount")]),
     ],
@@ -68,6 +81,7 @@ def test_each_fault_is_found_and_no_consequence(lines: list[bytes], expected: li
             [(5, "an id that was removed is placed again")],
         ),
         ([block("1"), place("a"), remove("a"), rollback("1"), place("a"), block("2")], []),
+        ([place("a"), remove("a"), place("b"), block("1")], []),
         ([place("a", amount=MOST), place("b"), block("1"), block("2")], [(4, "has 1 levels of 2^64-1 or more")]),
         ([place("a", price="1/0"), block("1")], [(2, "order 'a' has no liquidity")]),
         ([block("1"), place("a")], [(3, "ends while events wait for a block (events: 1)")]),
@@ -82,7 +96,13 @@ def test_what_may_be_right_is_a_warning(lines: list[bytes], expected: list[tuple
 def test_events_may_begin_in_the_middle_but_need_a_reset():
     assert findings(b"half a line\n", remove("a"), RESET, place("a"), block("1")) == []
     (one,) = findings(place("a"), block("1"))
-    assert "contains no reset" in one.reason
+    assert (one.line, "contains no reset" in one.reason) == (2, True)
+
+
+def test_a_rollback_goes_back_as_far_as_the_history_of_the_name(tmp_path: Path):
+    path = tmp_path / "events.ndjson"
+    path.write_bytes(RESET + block("1") + block("2") + rollback("1"))
+    assert [len([*check_lines(f"orders:{path}?history={blocks}")]) for blocks in (0, 1)] == [1, 0]
 
 
 IDS = st.sampled_from(["a", "b"])

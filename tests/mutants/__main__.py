@@ -98,7 +98,7 @@ def report(module: Path, folder: Path) -> Iterator[str]:
 def main(names: Sequence[str]) -> int:
     whole, names = "--whole" in names, [name for name in names if name != "--whole"]
     endings = tuple(f"/{name}.py" for name in names)
-    modules = [one for one in MODULES if not names or str(one).endswith(endings)]
+    modules = [one for one in MODULES if not names or f"/{one}".endswith(endings)]
     if not modules:
         print(f"no module is named {' or '.join(names)}", file=sys.stderr)
         return 2

@@ -420,6 +420,7 @@ BY_ALL_DECISIONS: dict[str, Planted] = {
     "strong tags": of("tag", lambda own: lambda found: own(found).removeprefix("W/")),
     "no pairs": lambda double: double.books.clear(),
     "one empty book": both(lambda double: double.books.clear(), lambda double: double.books.update({FIRST: (None, [], [])})),
+    "books of one side": lambda double: double.books.update({pair: (one[0], [], [("9", number)]) for number, (pair, one) in enumerate(BOOKS.items(), 1)}),
     "a crossed book": lambda double: double.books.update({FIRST: ("1", [("9", 1), ("1", 2)], [("2", 3)])}),
     "a moving spot": moving(spot_moves), "moving as a whole": moving(all_moves), "moving pairs": moving(pairs_move),
     "sometimes unavailable": got(lambda _, found: status(503)(found) if next(CHANGING) % 5 == 0 else found),
