@@ -585,21 +585,20 @@ def test_an_exchange_must_have_the_hash_of_a_script_and_of_a_policy():
 
 
 @pytest.mark.parametrize(
-    ("layout", "price", "error"),
+    ("price", "error"),
     [
-        (LAYOUT, lambda read: read["policyy"], "KeyError"),
-        (LAYOUT, lambda _: (5.0, 1), "InvalidPrice"),
-        (LAYOUT, lambda _: (1, 2, 3), "ValueError"),
-        (CBORTag(121, LAYOUT.value | {"owner": bytes}), lambda _: (5, 1), "TypeError"),
+        (lambda read: read["policyy"], "KeyError"),
+        (lambda _: (5.0, 1), "InvalidPrice"),
+        (lambda _: (1, 2, 3), "ValueError"),
     ],
 )
-def test_a_defect_of_an_exchange_skips_the_output_and_names_the_exchange(layout: Any, price: Any, error: str):
+def test_a_defect_of_an_exchange_skips_the_output_and_names_the_exchange(price: Any, error: str):
     """Other exchanges are read: anyone can pay the output that makes a function fail."""
 
     def offers(read: Any, _: object) -> Any:
         yield Offer(ADA_ID, read["amount"], AssetId(*TOKEN), price(read))
 
-    mine = Exchange("Mine", "11" * 28, layout, offers)
+    mine = Exchange("Mine", "11" * 28, LAYOUT, offers)
     broken = output(mine.script, datum(FIELDS[SHADOWBOOK]()), 2)
     state = state_of(order(SPLASH), broken, exchanges=[mine])
     assert len(state.orders) == 1
