@@ -6,6 +6,7 @@ import logging
 import re
 import signal
 import socket
+import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
@@ -14,7 +15,8 @@ from itertools import count
 from math import inf
 from pathlib import Path
 from random import Random
-from threading import Event
+from threading import Event, current_thread, main_thread
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -305,7 +307,7 @@ class TestStream:
             reader.until(lambda _: reader.feed.health.problem == "unexpected error: a defect")
             assert spots(reader.index) == {1: "1"}
 
-    def test_the_signal_handlers_of_the_caller_are_not_touched(
+    def test_a_caller_may_run_trio_and_its_signal_handlers_are_not_touched(
         self, streaming: Front, stream_url: str, monkeypatch: pytest.MonkeyPatch
     ):
         """A runner of asyncio in the main thread sets one at each call, and formats the result, a whole version."""
@@ -313,6 +315,11 @@ class TestStream:
         def fail(*_: object) -> None:
             raise AssertionError
 
+        def library() -> str:
+            """Return what runs in this thread, as httpcore asks for it."""
+            return "trio" if current_thread() is main_thread() else "asyncio"
+
+        monkeypatch.setitem(sys.modules, "sniffio", SimpleNamespace(current_async_library=library))
         monkeypatch.setattr(signal, "signal", fail)
         streaming.scripts = [[books(1, 2, spot=1), ends(1), HOLD]]
         with Reader(open_feed(stream_url)) as reader:
@@ -491,6 +498,9 @@ class TestRequests:
             open_feed(stream_url).read_order_book(THREE)
         streaming.answers[TWO] = answer(body_of(1, 1))
         with pytest.raises(FeedError, match="must be the book of the requested pair, got that of"):
+            open_feed(stream_url).read_order_book(TWO)
+        streaming.everything = 404, {}, b"{}"
+        with pytest.raises(FeedError, match="there is no pair list below this URL"):
             open_feed(stream_url).read_order_book(TWO)
 
     def test_headers_and_a_password_are_sent_with_each_request_and_never_shown(
