@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -101,11 +102,26 @@ def test_each_order_is_a_line_with_its_venue(recorded: Kupo):
     header, row = (line.split("\t") for line in found.stdout.splitlines())
     assert row == [
         "e" * 56 + "00000001#0",
-        *("Splash", CHAD, "ADA", "bid", "2832390295/152648", "17191", "anyone", "318979755", "318992042", "-"),
+        *(
+            "Splash",
+            "Charles the Chad/ADA",
+            CHAD,
+            "ADA",
+            "bid",
+            "2832390295/152648",
+            "17191",
+            "anyone",
+            "318979755",
+            "318992042",
+            "-",
+        ),
         "123886 lovelace per fill (prepaid); 900000 lovelace per step (prepaid)",
     ]
     assert len(header) == len(row)
     assert invoke("orders", name_of(recorded), CHAD, "ADA", "--venue", "geni").stdout.count("\n") == 1
+    unknown = invoke("orders", name_of(recorded), "--venue", "zzz")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert re.search(r"Error: --venue must begin as one of .*, GeniusYield, .*, Splash, got 'zzz'\n$", unknown.stderr)
 
 
 def test_an_order_as_json_has_what_the_builder_of_a_transaction_needs(recorded: Kupo):
@@ -132,10 +148,10 @@ def test_all_orders_are_sorted_by_pair_side_and_price(recorded: Kupo):
     orders = feed.version.orders if feed.version is not None else None
     assert orders is not None
     assert {row[0] for row in rows} == set(orders)
-    keys = [(Pair.parse(f"{row[2]}/{row[3]}"), row[4], orders[row[0]].price) for row in rows]
+    keys = [(Pair.parse(f"{row[3]}/{row[4]}"), row[5], orders[row[0]].price) for row in rows]
     assert keys == sorted(keys)
-    assert {len(row) for row in rows} == {12}
-    assert "2030-03-17T17:46:40Z" in {row[10] for row in rows}
+    assert {len(row) for row in rows} == {13}
+    assert "2030-03-17T17:46:40Z" in {row[11] for row in rows}
 
 
 def test_skipped_outputs_are_listed_with_the_reason(recorded: Kupo):

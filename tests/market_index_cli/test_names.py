@@ -75,17 +75,6 @@ def test_a_name_of_several_pairs_is_an_error_that_lists_them(twins: Path):
     )
 
 
-def test_pairs_are_filtered_by_names_and_identifiers(registry: Path):
-    def listed(text: str, *options: object) -> list[str]:
-        rows = invoke("pairs", SAMPLE, "--filter", text, *options).stdout.splitlines()[1:]
-        return [row.split("\t")[-1] for row in rows]
-
-    assert (len(listed("")), len(listed("ada"))) == (13, 11)
-    assert listed("iusd") == listed(IUSD.policy_id.hex().upper()) == [str(IUSD)] * 2
-    assert listed("usdi") == []
-    assert listed("usdi", "--tokens", registry) == [str(IUSD)] * 2
-
-
 def test_with_a_registry_names_and_numbers_are_those_of_people(registry: Path, twins: Path):
     headings, first, second = (
         row.split("\t") for row in invoke("pairs", twins, "--tokens", registry).stdout.splitlines()

@@ -1,10 +1,9 @@
-"""`market-index serve`: a process, real files, signals and a terminal."""
+"""`market-index serve`: a process, real files and signals."""
 
 from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import socket
 import subprocess
@@ -18,7 +17,7 @@ import pytest
 
 from market_index import LiveIndex
 from market_index_feeds import Feed, Progress, open_store
-from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, running, started, untimed
+from tests.command import COMMAND, SAMPLE, Running, invoke, running, started, untimed
 from tests.feeds.made_up import book, pair
 from tests.metrics import samples_of, scrape
 from tests.page import PAGE, SNEK, token_of
@@ -224,15 +223,6 @@ class TestVariables:
         assert (answer.status, "access-control-allow-origin" in answer.headers) == (status, False)
 
 
-def test_a_port_of_kubernetes_is_ignored():
-    """It is set in every container beside a Service with the name market-index."""
-    done = invoke("serve", SAMPLE, "--host", "192.0.2.1", MARKET_INDEX_PORT="tcp://10.43.0.7:9000")
-    assert done.returncode == 4
-    ignored, error = untimed(done.stderr).splitlines()
-    assert ignored == "MARKET_INDEX_PORT is ignored: Kubernetes sets it for a Service named market-index"
-    assert error == "cannot listen on 192.0.2.1 port 8000: Cannot assign requested address"
-
-
 def test_without_a_feed_the_sample_is_served_with_labels(tmp_path: Path):
     with running(tmp_path, "--port", 0) as command:
         assert token_of(command.service, SNEK) == ("SNEK", 0)
@@ -281,19 +271,3 @@ def test_it_can_listen_on_ipv6(tmp_path: Path):
         pytest.skip(f"this machine has no IPv6 loopback: {error}")
     with running(tmp_path, SAMPLE, "--host", "::1", "--port", 0) as command:
         eventually(lambda: "listening on http://[::1]:" in command.stderr)
-
-
-def test_loading_a_large_file_shows_progress_on_a_terminal(tmp_path: Path):
-    path = tmp_path / "books.ndjson"
-    path.write_text(padded_above_4_mib(SAMPLE.read_text()))
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen([COMMAND, "serve", str(path), "--port", "0"], stdin=subprocess.DEVNULL, stderr=theirs)
-    os.close(theirs)
-    shown = b""
-    while b"listening on" not in shown:
-        shown += os.read(ours, 65536)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(DEADLINE_SECONDS) == 0
-    os.close(ours)
-    assert b"100%" in shown
-    assert f"{path}: 13 pairs, 0 records rejected".encode() in shown

@@ -70,7 +70,7 @@ sys.modules["prometheus_client"] = None
 from market_index_http.operating import Health
 from market_index_http.operating import Metrics"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    message = "Metrics needs the extra metrics: pip install '.[metrics]' in a clone of the project"
+    message = "Metrics needs the extra metrics: pip install 'PATH[metrics]' of a clone or a wheel"
     assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message} (prometheus_client is not installed)"
 
 

@@ -134,7 +134,7 @@ def test_each_response_of_a_check_is_as_described(client: httpx.Client):
             assert_described(path, answer)
         return Response(answer.status_code, answer.headers, answer.content)
 
-    assert check(send, max_books=5).failed(strict=True) == []
+    assert check(send).failed(strict=True) == []
     assert statuses == {200, 304, 400, 404, 405}
 
 

@@ -43,7 +43,7 @@ const chart = ([bids, asks]) => {
 };
 console.log(JSON.stringify({
   states: books.map(parsed).map((book) => summarize(book, units, "")).map(({ facts, state, sentence, middle }) =>
-    [state, sentence, middle, ...facts.slice(3).map(([shown]) => shown)]),
+    [state, sentence, middle, ...facts.slice(3)]),
   fills: fills.map(([book, isPurchase, amount, isQuote]) => {
     const taken = parsed(book)[isPurchase ? "asks" : "bids"];
     const fill = trade(taken, BigInt(amount), isPurchase, isQuote);
@@ -58,7 +58,7 @@ console.log(JSON.stringify({
     const { bids, asks } = grouped(parsed(book), step);
     const shown = summarize(parsed(book), units, step);
     const texts = [...shown.bids, ...shown.asks].map((one) => price(one.shown, 9, one.isAsk));
-    return [printed(bids), printed(asks), steps(parsed(book)), [...texts, ...shown.facts.slice(1).map(([one]) => one)]];
+    return [printed(bids), printed(asks), steps(parsed(book)), [...texts, ...shown.facts.slice(1)]];
   }),
   links: links.map((hash) => readLink(hash)),
   changes: changes.map(([before, change]) => {
@@ -109,9 +109,9 @@ STATES = {
             "5",
         ],
     ),
-    "bids": (BIDS, ["no asks", "This order book has bids only.", "no spread", "none", "none"]),
-    "asks": (ASKS, ["no bids", "This order book has asks only.", "no spread", "none", "none"]),
-    "empty": (EMPTY, ["empty", "This order book is empty.", "no spread", "none", "none"]),
+    "bids": (BIDS, ["no asks", "This order book has bids only.", "no spread", None, None]),
+    "asks": (ASKS, ["no bids", "This order book has asks only.", "no spread", None, None]),
+    "empty": (EMPTY, ["empty", "This order book is empty.", "no spread", None, None]),
 }
 
 LONG = OrderBook.from_levels(
@@ -292,25 +292,24 @@ def test_an_amount_and_a_price_are_moved_to_whole_units_exactly(computed: Any):
     assert dict(zip(SHIFTS, computed["shifts"], strict=True)) == SHIFTS
 
 
-def test_the_page_and_the_terminal_group_a_book_by_the_rules_of_the_library(computed: Any):
-    display = Display(None, is_exact=False)
+def test_the_page_groups_a_book_by_the_rules_of_the_library_and_writes_prices_as_the_terminal(computed: Any):
+    display = Display(is_exact=False)
     for (book, choice), (bids, asks, steps, texts) in zip(groupings(), computed["groupings"], strict=True):
         default = max(Decimal(1).scaleb((book.bids or book.asks)[0].price.adjusted() - 5), Decimal("1e-28"))
         expected = book if book is TOO_LARGE else book.grouped(choice or default)
         assert (bids, asks) == tuple([list(entry) for entry in side] for side in entries(expected))
-        assert choice or display.grouped(book) == expected
         sides = [(Side.BID, one) for one in expected.bids] + [(Side.ASK, one) for one in expected.asks]
         *levels, bid, ask, spread, mid = texts
-        assert levels == [display.level_price(SNEK_ADA, one, side) for side, one in sides]
+        assert levels == [display.price(SNEK_ADA, one.price, side, 9) for side, one in sides]
         assert choice or max(map(len, levels)) <= MAX_LINE, "a price fits in one line"
         # Key figures are never grouped.
         best = [
-            display.best_price(SNEK_ADA, one, side)
+            display.price(SNEK_ADA, one and one.price, side)
             for one, side in ((book.best_bid, Side.BID), (book.best_ask, Side.ASK))
         ]
-        assert [bid, ask] == [{"-": "none"}.get(one, one) for one in best]
-        assert spread.partition(" (")[0] == (display.price(SNEK_ADA, book.spread) if book.spread else "none")
-        assert mid == (display.price(SNEK_ADA, book.mid) if book.mid else "none")
+        assert [bid, ask] == best
+        assert spread.partition(" (")[0] == display.price(SNEK_ADA, book.spread)
+        assert mid == display.price(SNEK_ADA, book.mid)
         # Each step that is offered changes a price; a step that divides all prices does not.
         highest = Fraction((book.bids or book.asks)[0].price)
         units = [default.scaleb(power) for power in range(60) if Fraction(default.scaleb(power)) <= highest]
