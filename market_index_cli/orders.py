@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from attrs import asdict, filters
 
 from market_index import Order, Pair, RestingOrders
-from market_index.errors import safe_repr
 from market_index_cli import options
 from market_index_cli.errors import EXIT_FEED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
@@ -32,7 +33,6 @@ SKIPPED_COLUMNS: Final = ("id", "venue", "pair", "slot", "address", "field", "re
 @click.argument("base", metavar="[BASE", required=False)
 @click.argument("quote", metavar="QUOTE]", required=False)
 @click.option("--skipped", is_flag=True, help="List the outputs that are no orders instead, each with the reason.")
-@click.option("--venue", metavar="NAME", help="List only those of a venue, by the first letters of its name.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, with all that is known.")
 @options.HEADERS
 @options.ADD_EXCHANGES
@@ -43,7 +43,6 @@ def orders(
     quote: str | None,
     *,
     skipped: bool,
-    venue: str | None,
     as_json: bool,
     headers: Path | None,
     add_exchanges: str | None,
@@ -76,13 +75,6 @@ def orders(
     pair = None if base is None or quote is None else pair_of(base, quote, index, display)
     columns = SKIPPED_COLUMNS if skipped else ORDER_COLUMNS
     rows = _skipped(version) if skipped else _orders(version, version.orders, pair, display)
-    if venue is not None:
-        names = {one.venue for one in (version.venue_orders or {}).values()}
-        names |= {one.venue for one in version.skipped.values()}
-        wanted = {name for name in names if name.lower().startswith(venue.lower())}
-        if not wanted:
-            raise click.UsageError(f"--venue must begin as one of {', '.join(sorted(names))}, got {safe_repr(venue)}")
-        rows = (row for row in rows if row["venue"] in wanted)
     if not as_json:
         click.echo("\t".join(columns))
     for row in rows:
@@ -112,27 +104,24 @@ def _orders(version: Version, orders: RestingOrders, pair: Pair | None, display:
 
 def _of_venue(one: VenueOrder) -> dict[str, Any]:
     """Return what only an order of the ledger has."""
-    output, moments = one.output, {"starts_at": one.starts_at, "expires_at": one.expires_at}
+    output, others = one.output, filters.exclude("order", "output", "fees")
     return {
-        "venue": one.venue,
-        "filled_by": one.filled_by,
-        "least_fill": one.least_fill,
-        "most_fill": one.most_fill,
-        "created_at": one.created_at.isoformat(),
-        **{name: moment and moment.isoformat().replace("+00:00", "Z") for name, moment in moments.items()},
+        **asdict(one, recurse=False, filter=others, value_serializer=_serialized),
         "fee": one.fee,
-        "fees": [
-            {"of": fee.of, "rate": str(fee.rate), "amount": fee.amount, "least": fee.least, "per": fee.per}
-            | {"is_prepaid": fee.is_prepaid}
-            for fee in one.fees
-        ],
-        "network": one.network,
+        "fees": [asdict(fee, value_serializer=_serialized) for fee in one.fees],
         "address": output.address,
         "value": {str(asset): amount for asset, amount in output.holds.items()},
         "datum": output.datum,
         "datum_is_inline": output.is_inline,
         "reference_script": output.reference_script,
     }
+
+
+def _serialized(_: object, __: object, value: object) -> object:
+    """Return a value as JSON has it."""
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return str(value) if isinstance(value, Fraction) else value
 
 
 def _skipped(version: Version) -> Iterator[dict[str, Any]]:

@@ -63,7 +63,7 @@ PROMISES: dict[str, dict[str, list[str]]] = {
         "426 |": ["test_a_stream_for_http_1_0_is_as_described"],
         "431 |": ["test_a_head_above_the_limit_is_431_and_the_connection_is_closed"],
         "500 |": ["test_a_failure_is_500_without_detail_also_below_middleware_of_the_host_and_logged"],
-        "503 | as many streams": ["test_the_events_of_the_stream_are_as_described"],
+        "503 | as many streams": ["test_a_stream_above_the_limit_is_as_described"],
         "503 | more connections": ["test_the_connection_that_waited_longest_is_closed"],
         "`Market-Index-As-Of` |": [
             "test_the_header_fields_have_the_freshness_that_is_known",

@@ -20,7 +20,7 @@ from market_index import AssetId, InvalidOrderBook, InvalidPrice, Order, Pair, P
 from market_index_feeds.ledger.datum import Skipped
 from market_index_feeds.ledger.exchange import Candidate, Exchange, Fill, Offer
 from market_index_feeds.ledger.outputs import Spend
-from market_index_feeds.venue_orders import MAX_CACHED, Output, SkippedOutput, VenueOrder, address_bytes
+from market_index_feeds.venue_orders import MAX_CACHED, Output, SkippedOutput, VenueOrder
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -46,8 +46,7 @@ class Execution:
 class Entry:
     """An output, its orders and the skipped ones by id, how it was spent, and the execution that the spend proves.
 
-    `pairs` are those of its orders. `is_timeless`: none of them has a start or an end. `foreign` is its address if that
-    is of another network, otherwise empty.
+    `pairs` are those of its orders. `is_timeless`: none of them has a start or an end.
     """
 
     exchange: Exchange
@@ -57,7 +56,6 @@ class Entry:
     skipped: Mapping[str, SkippedOutput]
     pairs: frozenset[Pair]
     is_timeless: bool
-    foreign: str
     spend: Spend | None = None
     execution: Execution | None = None
 
@@ -95,10 +93,6 @@ class Reader:
         """Return the time of a slot."""
         return _time(1000 * (SLOT_ZEROS[self.network] + slot))
 
-    def is_foreign(self, address: str) -> bool:
-        """Whether an address is of another network: its bit 0 is 1 on the main network (CIP-19)."""
-        return (address_bytes(address)[0] & 1 == 1) is not (self.network == "mainnet")
-
     def pair_of(self, first: AssetId, second: AssetId) -> Pair | None:
         """Return the pair of two assets, None if it is skipped."""
         listed = self.pairs.get(frozenset({first, second}))
@@ -126,7 +120,6 @@ class Reader:
             skipped,
             pairs=frozenset(one.order.pair for one in orders.values()),
             is_timeless=not any(one.starts_at or one.expires_at for one in orders.values()),
-            foreign=output.address if self.is_foreign(output.address) else "",
         )
 
     def _order(self, exchange: Exchange, output: Output, offer: Offer, pair: Pair | None) -> VenueOrder:

@@ -141,6 +141,10 @@ class Exchange:
         """The name that selects it, such as `splash`."""
         return self.venue.partition(" ")[0].lower()
 
+    def reads(self, output: Output) -> bool:
+        """Whether it reads an output at its script: if it has a policy, the output must hold a token of it."""
+        return not self.policy or any(asset.policy_id.hex() == self.policy for asset in output.holds)
+
     def read(self, output: Output) -> Candidate:
         """Return the offers of an output. Raises `Skipped` if it is no readable order."""
         datum = read(decoded(output.datum, output.datum_hash), self.layout)

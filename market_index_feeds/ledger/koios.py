@@ -28,8 +28,9 @@ from market_index_feeds.backoff import next_backoff
 from market_index_feeds.errors import FeedError
 from market_index_feeds.http import Address, Client, Response
 from market_index_feeds.ledger.entries import SLOT_ZEROS
-from market_index_feeds.ledger.outputs import Match
-from market_index_feeds.ledger.source import EXCHANGE_SECONDS, LedgerSource, NoBlock, Point, Selection
+from market_index_feeds.ledger.market import Selection
+from market_index_feeds.ledger.outputs import Match, output_of
+from market_index_feeds.ledger.source import EXCHANGE_SECONDS, LedgerSource, NoBlock, Point
 from market_index_feeds.source import utc_now
 
 LOG: Final = logging.getLogger(__name__)
@@ -111,7 +112,7 @@ class KoiosSource(LedgerSource):
                 return self._every
             rows = await self._all_rows(client, None if last is None else last.height - REORDERED_BLOCKS)
             if rows is not None and await self._tip_of(client) == tip:
-                self.market.read(map(self._match, rows.values()), tip.slot, since=-1)
+                self.market.read(map(output_of, map(self._match, rows.values())), tip.slot, since=-1)
                 self._take(tip, rows)
                 return self._every
         raise FeedError(f"no block could be read in {MAX_ATTEMPTS} attempts: its nodes differ")

@@ -34,9 +34,9 @@ from typing import Any, Final, TypeAlias, final
 
 from market_index_feeds.errors import FeedError
 from market_index_feeds.http import Address, Client, Response
-from market_index_feeds.ledger.market import ROLLBACK_SLOTS
-from market_index_feeds.ledger.outputs import Match
-from market_index_feeds.ledger.source import EXCHANGE_SECONDS, LedgerSource, NoBlock, Point, Selection
+from market_index_feeds.ledger.market import ROLLBACK_SLOTS, Selection
+from market_index_feeds.ledger.outputs import Match, output_of
+from market_index_feeds.ledger.source import EXCHANGE_SECONDS, LedgerSource, NoBlock, Point
 from market_index_feeds.source import utc_now
 
 LOG: Final = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class KupoSource(LedgerSource):
 
     async def _take(self, kupo: _Kupo, block: Point, since: int, matches: list[Match]) -> None:
         """Show the outputs at a block, and ask for datums that were not known."""
-        self.market.read(matches, block.slot, since=since)
+        self.market.read(map(output_of, matches), block.slot, since=since)
         self._points = [*self._points, block][-MAX_POINTS:]
         self.point = None if self.market.is_empty else block
         if self.point is None:
@@ -161,7 +161,7 @@ class KupoSource(LedgerSource):
             for match in await kupo.matches(f"/{one.index}@{one.transaction_id}", "") or ()
         ]
         if late:
-            self.market.read(late, block.slot, since=block.slot)
+            self.market.read(map(output_of, late), block.slot, since=block.slot)
 
     async def _changes(self, kupo: _Kupo, last: Point) -> _Read | None:
         """Return what has changed up to a block since the last one, or since an earlier one after a rollback.

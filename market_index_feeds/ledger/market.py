@@ -21,12 +21,13 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from market_index import ADA, Pair
 from market_index_feeds.ledger.entries import EPOCH, NEVER, Entry, Execution, Reader, last_of, spot_of
 from market_index_feeds.ledger.exchange import Exchange, Fill
-from market_index_feeds.ledger.outputs import Match, id_of, output_of, spend_of
+from market_index_feeds.ledger.exchanges import EXCHANGES
+from market_index_feeds.ledger.outputs import Spend
 from market_index_feeds.venue_orders import Output, SkippedOutput, VenueOrder, script_of
 
 ROLLBACK_SLOTS: Final = 43_200
@@ -34,6 +35,40 @@ ROLLBACK_SLOTS: Final = 43_200
 
 LEAST_EXECUTION: Final = 5_000_000
 """The least value of an execution that counts, in lovelace."""
+
+
+@frozen
+class Selection:
+    """Which orders are read.
+
+    Args:
+        exchanges: Exchanges besides those of `EXCHANGES`. One with the script of another replaces it.
+        venues: The names of the exchanges that are read; all if there are none.
+        network: Their network: `mainnet`, `preprod` or `preview`.
+        pairs: Pairs that are always listed, with this base. Of other pairs, the base is the asset that is not ADA, and
+            of two tokens the first in ledger order.
+        only: Whether other pairs are hidden.
+        hours: The window, in hours up to the last block, in which a spent output counts.
+        least_execution: The least value of an execution that is a spot price, in lovelace. Between two tokens, it is
+            the lower one of their values at their own spots; if neither has one, the execution does not count.
+    """
+
+    exchanges: Iterable[Exchange] = ()
+    venues: Iterable[str] = ()
+    network: str = "mainnet"
+    pairs: Iterable[Pair] = ()
+    only: bool = False
+    hours: int = 24
+    least_execution: int = LEAST_EXECUTION
+
+    def selected(self) -> tuple[Exchange, ...]:
+        """Return the exchanges that are read. Raises `ValueError` if a name of `venues` is not that of an exchange."""
+        found = {one.script: one for one in (*EXCHANGES, *self.exchanges)}.values()
+        of_network = [one for one in found if self.network in one.networks]
+        names = {one.name for one in of_network}
+        if unknown := set(self.venues) - names:
+            raise ValueError(f"venues must be names such as {', '.join(sorted(names))}, got {', '.join(unknown)}")
+        return tuple(one for one in of_network if not self.venues or one.name in self.venues)
 
 
 @define
@@ -53,37 +88,19 @@ class State:
 
 
 class Market:
-    """The outputs of some exchanges at one point of the chain.
+    """The outputs of some exchanges at one point of the chain."""
 
-    Args:
-        exchanges: The exchanges whose outputs are read.
-        pairs: Pairs that are always listed. Their base is the base; of other pairs it is the asset that is not ADA, and
-            of two tokens the first in ledger order.
-        only: Whether other pairs are hidden.
-        network: The network, which decides the time of a slot.
-        window_slots: How many slots before the last block a spent output counts.
-        least_execution: The least value of an execution that counts, in lovelace. Between two tokens, it is the lower
-            one of their values at their own spots; if neither has one, the execution does not count.
-    """
-
-    def __init__(
-        self,
-        exchanges: Iterable[Exchange],
-        pairs: Iterable[Pair] = (),
-        *,
-        only: bool = False,
-        network: str = "mainnet",
-        window_slots: int = 86_400,
-        least_execution: int = LEAST_EXECUTION,
-    ) -> None:
-        self._pairs = tuple(pairs)
-        self._exchanges = {exchange.script: exchange for exchange in exchanges}
-        self._reader = Reader(network, {frozenset({pair.base, pair.quote}): pair for pair in self._pairs}, only)
-        self._least, self._window_slots = least_execution, window_slots
-        self._window = timedelta(seconds=window_slots)
-        # The outputs at a slot, how many datums were asked for, and what was shown last, None after each slot.
+    def __init__(self, selection: Selection) -> None:
+        self._pairs, self._least = tuple(selection.pairs), selection.least_execution
+        self._exchanges = {exchange.script: exchange for exchange in selection.selected()}
+        by_assets = {frozenset({pair.base, pair.quote}): pair for pair in self._pairs}
+        self._reader = Reader(selection.network, by_assets, selection.only)
+        self._window, self._window_slots = timedelta(hours=selection.hours), selection.hours * 3600
+        # The outputs at a slot, the addresses of those of another network, some of which may be gone, how many datums
+        # were asked for, and what was shown last, None after each slot.
         self._slot = -1
         self._entries: dict[str, Entry] = {}
+        self._foreign: dict[str, str] = {}
         self._asked = 0
         self._state: State | None = None
 
@@ -108,51 +125,43 @@ class Market:
         self._asked += count
         return (missing[first:] + missing[:first])[:count]
 
-    def fills(self) -> dict[str, Fill]:
-        """Return the executions that the ledger proves, by the id of the output that was filled."""
-        return {key: entry.execution.fill for key, entry in self._entries.items() if entry.execution is not None}
-
-    def read(self, matches: Iterable[Match], slot: int, *, since: int) -> None:
-        """Take the outputs at the block of a slot.
+    def read(self, outputs: Iterable[tuple[Output, Spend | None]], slot: int, *, since: int) -> None:
+        """Take the outputs at the block of a slot. If an error is raised, nothing has changed.
 
         Args:
-            matches: What was created or spent after the slot `since`, on the chain of the block. Matches of others than
-                the exchanges are ignored, and so is what happened after the block. A later match replaces an earlier
-                one.
+            outputs: What was created or spent after the slot `since`, on the chain of the block, and how it was spent.
+                Outputs of others than the exchanges are ignored, and so is what happened after the block. A later one
+                replaces an earlier one with its id.
             slot: The slot of the block.
             since: Up to this slot, nothing differs from the last call. What is known of later ones is forgotten; with
                 -1, all of it.
-
-        Raises:
-            ValueError, KeyError, TypeError, AttributeError: A match is not one of Kupo. Nothing has changed.
         """
         entries = self._entries.copy() if since >= self._slot else self._rewound(since)
-        transactions = set[str]()
-        for match in matches:
-            exchange, created_at = self._exchanges.get(script_of(match["address"])), match["created_at"]["slot_no"]
-            if exchange is None or created_at > slot or not _holds(match, exchange.policy):
+        transactions = set[str | None]()
+        for output, spend in outputs:
+            exchange = self._exchanges.get(script_of(output.address))
+            if exchange is None or output.slot > slot or not exchange.reads(output):
                 continue
-            key, spend = id_of(match), spend_of(match)
-            # An output never changes, so it is decoded once. But it may be of another block after a rollback.
-            entry = entries.get(key) or self._entries.get(key)
-            is_late = entry is not None and entry.output.datum is None and match.get("datum") is not None
-            place = created_at, match["transaction_index"]
-            if entry is None or is_late or place != (entry.output.slot, entry.output.transaction_index):
-                entry = self._reader.read(exchange, output_of(match))
-            entries[key] = entry.spent(None if spend is None or spend.slot > slot else spend)
-            transactions.add(entry.output.transaction_id)
-            if spend is not None and spend.transaction_id is not None:
-                transactions.add(spend.transaction_id)
+            # It is decoded once, and again if it is at another place after a rollback, or if its datum became known.
+            entry = entries.get(output.id) or self._entries.get(output.id)
+            if entry is None or entry.output != output:
+                entry = self._reader.read(exchange, output)
+                # The prefix of an address is that of its network (CIP-19).
+                if output.address.startswith("addr_test1") is (self._reader.network == "mainnet"):
+                    self._foreign[output.id] = output.address
+            is_spent = spend is not None and spend.slot <= slot
+            entries[output.id] = entry.spent(spend if is_spent else None)
+            transactions |= {output.transaction_id, spend.transaction_id if spend is not None else None}
         # The datum of any output of a transaction may become known late, and prove the execution of another one.
         created = defaultdict[str | None, list[Entry]](list)
         for one in entries.values():
             if one.output.transaction_id in transactions:
                 created[one.output.transaction_id].append(one)
-        for key, one in list(entries.items()):
-            if one.spend is not None and one.spend.slot < self.first_slot(slot):
+        for key, spend in [(key, one.spend) for key, one in entries.items() if one.spend is not None]:
+            if spend.slot < self.first_slot(slot):
                 del entries[key]
-            elif one.spend is not None and one.spend.transaction_id in transactions:
-                entries[key] = one.with_execution(created[one.spend.transaction_id])
+            elif spend.transaction_id in transactions:
+                entries[key] = entries[key].with_execution(created[spend.transaction_id])
         self._entries, self._slot, self._state = entries, slot, None
 
     def _rewound(self, since: int) -> dict[str, Entry]:
@@ -179,7 +188,7 @@ class Market:
             listed |= entry.pairs if entry.is_timeless else self._timed(shown, entry, now)
             if (done := entry.execution) and (filled := self._reader.pair_of(done.fill.gave[0], done.fill.received[0])):
                 executions[filled].append(done)
-        shown.foreign = next((one.foreign for one in self._entries.values() if one.foreign), "")
+        shown.foreign = next((address for key, address in self._foreign.items() if key in self._entries), "")
         shown.spots |= dict.fromkeys(listed.union(executions))
         # Executions between tokens are valued by the spots of these.
         for pair in sorted(executions, key=lambda one: not (one.base.is_ada or one.quote.is_ada)):
@@ -217,8 +226,3 @@ class Market:
             if pair is not None and (spot := shown.spots.get(pair)):
                 values.append(amount * (Fraction(spot) if pair.base == asset else 1 / Fraction(spot)))
         return min(values, default=0)
-
-
-def _holds(match: Match, policy: str) -> bool:
-    """Whether an output holds a token of a policy, or needs none."""
-    return not policy or any(name.startswith(policy) for name in match["value"]["assets"])

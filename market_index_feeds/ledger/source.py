@@ -14,7 +14,7 @@ import asyncio
 import logging
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing
 from datetime import datetime
 from threading import Event
@@ -22,23 +22,18 @@ from typing import Final
 
 from attrs import frozen
 
-from market_index import Freshness, Pair, RestingOrders
+from market_index import Freshness, RestingOrders
 from market_index.errors import safe_repr
 from market_index_feeds.errors import FeedError, problem_of
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.http import Address, Client
-from market_index_feeds.ledger.exchange import Exchange
-from market_index_feeds.ledger.exchanges import EXCHANGES
-from market_index_feeds.ledger.market import LEAST_EXECUTION, Market, State
+from market_index_feeds.ledger.market import Market, Selection, State
 from market_index_feeds.source import NoVersion, Progress, Source, Version, utc_now
 
 LOG: Final = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 0.5
 """The longest interval between two looks at the clock."""
-
-WINDOW_HOURS: Final = 24
-"""How long an execution is a spot price, and a pair without orders is listed."""
 
 EXCHANGE_SECONDS: Final = 10.0
 """Timeout of a request for a few bytes."""
@@ -59,38 +54,6 @@ class NoBlock(Exception):
     """The ledger has no block to read. The text completes "kupo:http://... is still reading the chain"."""
 
 
-@frozen
-class Selection:
-    """Which orders are read.
-
-    Args:
-        exchanges: Exchanges besides those of `EXCHANGES`. One with the script of another replaces it.
-        venues: The names of the exchanges that are read; all if there are none.
-        network: Their network: `mainnet`, `preprod` or `preview`.
-        pairs: Pairs that are always listed, with this base.
-        only: Whether other pairs are hidden.
-        hours: The window, in hours up to the last block.
-        least_execution: The least value of an execution that is a spot price, in lovelace.
-    """
-
-    exchanges: Iterable[Exchange] = ()
-    venues: Iterable[str] = ()
-    network: str = "mainnet"
-    pairs: Iterable[Pair] = ()
-    only: bool = False
-    hours: int = WINDOW_HOURS
-    least_execution: int = LEAST_EXECUTION
-
-    def selected(self) -> tuple[Exchange, ...]:
-        """Return the exchanges that are read. Raises `ValueError` if a name of `venues` is not that of an exchange."""
-        found = {one.script: one for one in (*EXCHANGES, *self.exchanges)}.values()
-        of_network = [one for one in found if self.network in one.networks]
-        names = {one.name for one in of_network}
-        if unknown := set(self.venues) - names:
-            raise ValueError(f"venues must be names such as {', '.join(sorted(names))}, got {', '.join(unknown)}")
-        return tuple(one for one in of_network if not self.venues or one.name in self.venues)
-
-
 class LedgerSource(Source):
     """A source that reads the ledger. `point` is the block of the last version."""
 
@@ -101,15 +64,7 @@ class LedgerSource(Source):
         except ValueError as error:
             raise FeedError(f"{self.name} cannot be opened: {error}") from None
         self._address, self._selection, self._now = address, selection, now
-        self.market = Market(
-            self.exchanges,
-            selection.pairs,
-            only=selection.only,
-            network=selection.network,
-            window_slots=selection.hours * 3600,
-            least_execution=selection.least_execution,
-        )
-        self.hours: int = selection.hours
+        self.market, self.hours = Market(selection), selection.hours
         self.point: Point | None = None
         # Why the ledger could not be read the last time, and what is wrong with it although it can be read.
         self.problem: str | None = None

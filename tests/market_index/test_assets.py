@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.vendor.pretty import pretty
 
 from market_index import ADA, AssetId, InvalidAssetId
-from market_index.errors import safe_repr
 from market_index.strategies import asset_ids
 from tests.conftest import RECORDED
 from tests.market_index.invalid_texts import invalid_asset_id_texts
@@ -72,23 +71,6 @@ def test_a_value_that_is_not_a_text_is_rejected(read: Any, value: object):
     with pytest.raises(InvalidAssetId) as raised:
         read(value)
     assert str(raised.value) == f"an asset identifier must be a str, got {type(value).__name__}: {value!r}"
-
-
-@pytest.mark.decision(6)
-@pytest.mark.parametrize(
-    ("policy_id", "asset_name", "message"),
-    [
-        (b"", b"SNEK", "policy_id must have 28 bytes, got 0: b''"),
-        (bytes(27), b"", f"policy_id must have 28 bytes, got 27: {safe_repr(bytes(27))}"),
-        (bytes(28), bytes(33), f"asset_name must have at most 32 bytes, got 33: {safe_repr(bytes(33))}"),
-        (bytearray(28), b"", f"policy_id must be bytes, got bytearray: {safe_repr(bytearray(28))}"),
-        (bytes(28), "SNEK", "asset_name must be bytes, got str: 'SNEK'"),
-    ],
-)
-def test_the_constructor_accepts_only_lengths_that_the_ledger_allows(policy_id: bytes, asset_name: bytes, message: str):
-    with pytest.raises(InvalidAssetId) as raised:
-        AssetId(policy_id, asset_name)
-    assert str(raised.value) == message
 
 
 def test_only_the_dotted_text_that_the_caller_names_is_ada():

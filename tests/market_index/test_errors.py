@@ -62,10 +62,6 @@ def test_a_location_keeps_the_other_fields():
     assert MarketIndexError("message", 7, 8).at("bids[3]").args == ("bids[3]: message", 7, 8)
 
 
-def test_an_error_without_arguments_has_no_message():
-    assert not str(MarketIndexError())
-
-
 class Printed:
     def __init__(self, text: str) -> None:
         self.text = text
@@ -111,21 +107,6 @@ def test_the_repr_of_decoded_json_is_that_of_python_cut(value: object):
     assert safe_repr(value) == (text if len(text) <= MAX_REPR_LENGTH else f"{text[: MAX_REPR_LENGTH - 1]}…")
 
 
-def test_only_the_first_items_of_a_list_are_represented():
-    represented: list[int] = []
-
-    class Item:
-        def __init__(self, number: int) -> None:
-            self.number = number
-
-        def __repr__(self) -> str:
-            represented.append(self.number)
-            return "item"
-
-    assert len(safe_repr([Item(number) for number in range(1_000)])) == MAX_REPR_LENGTH
-    assert len(represented) <= MAX_REPR_LENGTH
-
-
 def test_a_repr_that_a_subclass_overrides_is_shown():
     class Secret(str):
         __slots__ = ()
@@ -134,10 +115,6 @@ def test_a_repr_that_a_subclass_overrides_is_shown():
             return "<secret>"
 
     assert safe_repr(Secret("x" * 100)) == "<secret>"
-
-
-def test_a_repr_of_several_lines_is_escaped():
-    assert safe_repr(Printed("array([1,\n       2])\x1b[2J \\d")) == r"array([1,\n       2])\x1b[2J \d"
 
 
 def test_a_repr_that_fails_is_replaced_by_the_type():

@@ -23,7 +23,6 @@ from market_index import (
     Side,
     SimulatedFill,
 )
-from market_index.levels import by_price
 from market_index.prices import price_for_takers
 from market_index.strategies import prices
 from tests.market_index.models import NARROW, books, levels_of
@@ -172,16 +171,6 @@ class TestExamples:
         PAIR, bids=[("0.5", 100), ("0.3", 100)], asks=[("0.7", 100), ("0.9", 100), ("1.1", 5)], spot="0.6"
     )
 
-    def test_how_much_must_i_sell_for_51(self):
-        fill = self.BOOK.sell(51, "quote")
-        assert (fill.filled, fill.paid, fill.complete) == (104, Decimal("51.2"), True)
-        assert str(fill.average_price) == "0.4923076923076923076923076923"
-
-    @pytest.mark.parametrize(("amount", "unit"), [(150, "base"), (115, "quote")])
-    def test_a_fill_may_end_in_the_second_of_three_levels(self, amount: int, unit: Literal["base", "quote"]):
-        fill = self.BOOK.buy(amount, unit)
-        assert (fill.filled, fill.paid, fill.levels.amounts) == (150, Decimal(115), (100, 50))
-
     def test_an_amount_below_the_price_of_one_unit_buys_nothing_and_is_complete(self):
         nothing = SimulatedFill(0, Decimal(0), Decimal(0), Levels(Side.ASK), complete=True)
         assert OrderBook.from_levels(PAIR, asks=[("3", 1)]).buy(2, "quote") == nothing
@@ -221,15 +210,6 @@ class TestExamples:
             with pytest.raises(kind) as raised:
                 simulate(*arguments, **options)
             assert str(raised.value).startswith(reason)
-
-    def test_only_the_chunks_that_are_taken_are_read(self):
-        deep = OrderBook.from_levels(PAIR, asks=[(str(price), 10) for price in range(1, 20_001)])
-        for chunk in by_price(deep.asks).chunks[1:]:
-            chunk.keys = ()
-            del chunk.values[:]
-        deep.buy(5)
-        deep.buy(5, "quote")
-        deep.apply(bids=[("0.9", 1)]).liquidity_within(Side.ASK, "0.5")
 
 
 class TestSlippage:

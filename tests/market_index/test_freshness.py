@@ -28,15 +28,6 @@ class TestAsOf:
     def test_printable_ascii_is_kept_as_it_is(self, as_of: str):
         assert Freshness(as_of).as_of == as_of
 
-    @pytest.mark.parametrize(
-        "as_of", ["", " a", "a ", "a" * 201, "a\n", "\x7f", "ä", "\u2028", b"a", 1, "\x00", "a\tb"]
-    )
-    def test_any_other_value_is_rejected(self, as_of: object):
-        with pytest.raises(InvalidFreshness) as raised:
-            Freshness(as_of)  # type: ignore[arg-type]  # a caller without types
-        rule = "as_of must be 1 to 200 printable ASCII characters with no space at either end"
-        assert str(raised.value) == f"{rule}, got {safe_repr(as_of)}"
-
 
 class TestPublishedAt:
     @given(times)
@@ -47,24 +38,6 @@ class TestPublishedAt:
         assert timedelta(0) <= time - kept < timedelta(milliseconds=1)
         assert kept.microsecond % 1000 == 0
         assert type(kept) is datetime
-
-    @pytest.mark.parametrize("time", [datetime(2026, 11, 22), "2026-11-22T00:00:00Z", 1.0, object()])  # noqa: DTZ001  # the subject
-    def test_a_time_needs_a_time_zone(self, time: object):
-        with pytest.raises(InvalidFreshness) as raised:
-            Freshness(published_at=time)  # type: ignore[arg-type]  # a caller without types
-        assert str(raised.value) == f"published_at must be a datetime with a time zone, got {safe_repr(time)}"
-
-    @pytest.mark.parametrize(
-        "time",
-        [
-            datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
-            datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))),
-        ],
-    )
-    def test_a_moment_beyond_the_calendar_is_rejected(self, time: datetime):
-        with pytest.raises(InvalidFreshness) as raised:
-            Freshness(published_at=time)
-        assert str(raised.value) == f"published_at must be in the years 1 to 9999, got {safe_repr(time)}"
 
 
 class TestDerived:

@@ -197,22 +197,6 @@ def test_changes_are_since_a_value_of_the_same_class(value: Any):
         value.changes_since({})
 
 
-def test_chunks_that_two_indexes_share_are_not_inspected():
-    earlier = MarketIndex(OrderBook(numbered_pair(number)) for number in range(1, 1_001))
-    book, removed = OrderBook(numbered_pair(500), spot="1"), numbered_pair(20)
-    later = earlier.with_books(book)
-    smaller = later.without(removed)
-    shared = [
-        chunk for chunk in by_key(earlier).chunks if chunk in by_key(later).chunks and chunk in by_key(smaller).chunks
-    ]
-    assert len(shared) >= len(by_key(earlier).chunks) - 2
-    for chunk in shared:
-        chunk.keys = ()
-        del chunk.values[:]
-    assert later.changes_since(earlier) == ((book,), ())
-    assert smaller.changes_since(earlier) == ((book,), (removed,))
-
-
 @given(order_books(max_levels=3))
 def test_an_equal_book_changes_nothing_and_the_stored_object_stays(book: OrderBook):
     equal = wire.order_book_from_json(wire.order_book_to_json(book))
@@ -235,7 +219,3 @@ def test_values_and_items_are_views_of_the_books():
     assert books[7] in index.values()
     assert OrderBook(numbered_pair(7), spot="1") not in index.values()
     assert (books[7].pair, books[7]) in index.items()
-
-
-def test_the_repr_of_an_index_has_the_number_of_pairs():
-    assert repr(MarketIndex([OrderBook(numbered_pair(1))])) == "<MarketIndex: 1 pairs>"

@@ -104,27 +104,6 @@ class TestIndex:
         later = duplicate(full).apply(removed=["a", "c"])
         assert (amounts(later), amounts(later, side=Side.BID)) == ({"1": 7}, {"1": 3})
 
-    def test_a_change_of_a_saturated_level_reads_no_other_order(self, monkeypatch: pytest.MonkeyPatch):
-        third = Fraction(1, 3)
-        full = RestingOrders({str(number): ask(LIMIT, third) for number in range(1_000)})
-        read: list[Order] = []
-        level_price = Order.level_price.fget  # type: ignore[attr-defined]  # mypy takes a property for its value
-
-        def counted(order: Order) -> Decimal:
-            read.append(order)
-            price: Decimal = level_price(order)
-            return price
-
-        monkeypatch.setattr(Order, "level_price", property(counted))
-        full.apply({"new": ask(1, third)}, ["7"])
-        assert len(read) == 2
-
-    def test_prices_with_equal_hashes_are_applied_in_linear_time(self):
-        # Numbers that are equal modulo 2^61-1 have equal hashes. A dict of 10,000 of them makes 50 million comparisons.
-        many = {str(number): ask(1, str(7 + number * (2**61 - 1))) for number in range(10_000)}
-        resting = RestingOrders({"a": ask(1)}).apply(many)
-        assert len(resting.index[PAIR].asks) == 10_001
-
     def test_as_of_is_kept_unless_it_is_given(self):
         first = RestingOrders(as_of="block 1")
         assert first.apply({"a": ask(1)}).index.as_of == "block 1"

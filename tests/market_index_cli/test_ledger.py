@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 
 from market_index import ADA, Pair, wire
 from market_index_feeds import open_feed
-from tests.command import COMMAND, invoke, running, started, untimed
+from tests.command import COMMAND, invoke, running, started
 from tests.conftest import RECORDED
 from tests.feeds.event_lines import RESET, block, place
 from tests.feeds.ledger.datums import SATURNSWAP, datum, filled, output, saturnswap, shadowbook
@@ -118,14 +117,10 @@ def test_each_order_is_a_line_with_its_venue(recorded: Kupo):
         "123886 lovelace per fill (prepaid); 900000 lovelace per step (prepaid)",
     ]
     assert len(header) == len(row)
-    assert invoke("orders", name_of(recorded), CHAD, "ADA", "--venue", "geni").stdout.count("\n") == 1
-    unknown = invoke("orders", name_of(recorded), "--venue", "zzz")
-    assert (unknown.returncode, unknown.stdout) == (2, "")
-    assert re.search(r"Error: --venue must begin as one of .*, GeniusYield, .*, Splash, got 'zzz'\n$", unknown.stderr)
 
 
 def test_an_order_as_json_has_what_the_builder_of_a_transaction_needs(recorded: Kupo):
-    found = invoke("orders", name_of(recorded), CHAD, "ADA", "--json", "--venue", "splash")
+    found = invoke("orders", name_of(recorded), CHAD, "ADA", "--json")
     order = json.loads(found.stdout)
     assert order["id"] == "e" * 56 + "00000001#0"
     assert (order["network"], order["value"]["ADA"], order["datum_is_inline"]) == ("mainnet", 325_115_928, True)
@@ -204,20 +199,6 @@ def test_one_command_runs_the_stand_in_and_the_server_and_one_signal_ends_both(t
         os.killpg(command.process.pid, signal.SIGINT)
         assert command.process.wait(DEADLINE_SECONDS) == 0
         assert "Traceback" not in command.stderr
-
-
-def test_headers_of_a_file_are_sent_to_a_kupo(recorded: Kupo, tmp_path: Path):
-    """As a proxy in front of a Kupo requires."""
-    (tmp_path / "headers").write_text("X-API-Key: secret\n")
-    recorded.required = {"X-API-Key": "secret"}
-    try:
-        assert invoke("pairs", name_of(recorded), "--headers", tmp_path / "headers").returncode == 0
-        failed = invoke("pairs", name_of(recorded))
-        assert failed.returncode == 3
-        message = f"Error: {name_of(recorded)} cannot be read: response to /health must have status 200, got 401\n"
-        assert untimed(failed.stderr) == message
-    finally:
-        recorded.required = {}
 
 
 MINE = """

@@ -146,23 +146,6 @@ def test_a_closed_stream_is_no_file_of_the_command(store: Path, redirections: st
     assert len(open_feed(store).read()) == pairs
 
 
-@pytest.mark.parametrize(
-    ("command", "exit_code"), [("pairs", 0), ("dump", 0), ("relay", 2), ("record", 3), ("serve", 3), ("publish", 2)]
-)
-def test_every_command_works_without_standard_error(command: str, exit_code: int, tmp_path: Path):
-    arguments: dict[str, list[object]] = {
-        "pairs": [SAMPLE],
-        "dump": [SAMPLE],
-        "relay": ["-", tmp_path / "new.db"],
-        "record": ["nowhere", tmp_path / "new"],
-        "serve": ["nowhere"],
-        "publish": [tmp_path / "new.db", "--replace"],
-    }
-    words = map(str, [COMMAND, command, *arguments[command]])
-    done = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *words], capture_output=True, timeout=60, check=False)
-    assert (done.returncode, bool(done.stdout)) == (exit_code, exit_code == 0)
-
-
 def test_ctrl_c_during_the_imports_has_no_traceback(tmp_path: Path):
     """The process ends by the signal, before click handles it."""
     code = "import signal, sys\nsignal.raise_signal(signal.SIGINT)\nraise SystemExit(7)\n"

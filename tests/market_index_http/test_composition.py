@@ -9,7 +9,7 @@ from math import inf, nan
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
@@ -21,7 +21,6 @@ from market_index_http.operating import Health, Metrics, description, descriptio
 from market_index_http.stream import Stream
 from tests.asgi import request, request_cached, response_of_call, scope_of
 from tests.market_index_http.books import MIDDLE, PAIR_LIST
-from tests.metrics import samples_of_text
 
 BOOK = "/trading-view/order-book"
 
@@ -132,22 +131,6 @@ def test_an_invalid_limit_of_health_is_rejected(name: str, seconds: Any):
 
 class TestMetrics:
     """Several apps in one registry."""
-
-    def test_each_app_has_series_of_its_own(self):
-        live, other, metrics, registry = LiveIndex([MIDDLE]), LiveIndex(), Metrics(), CollectorRegistry()
-        registry.register(metrics)
-        own = metrics.watch(create_app(live), live, name="own")
-        public = metrics.watch(create_app(other, routes=[metrics.route()]), other, name="public")
-        for app, where in ((own, PAIR_LIST), (own, "/nowhere"), (public, PAIR_LIST), (public, PAIR_LIST)):
-            request(app, where)
-        for text in (generate_latest(registry).decode(), request(public, "/metrics").body.decode()):
-            samples = samples_of_text(text)  # it rejects duplicates
-            assert samples["market_index_pairs", "app=own"] == 1
-            assert samples["market_index_pairs", "app=public"] == 0
-            name = "market_index_requests_total"
-            assert samples[name, "app=own", f"endpoint={PAIR_LIST}", "status=200"] == 1
-            assert samples[name, "app=own", "endpoint=other", "status=404"] == 1
-            assert samples[name, "app=public", f"endpoint={PAIR_LIST}", "status=200"] == 2
 
     def test_duplicates_are_rejected_before_a_scrape(self):
         metrics, registry = Metrics(), CollectorRegistry()

@@ -21,7 +21,6 @@ const PAUSE_FACTOR = 10;
 const REOPEN_MILLISECONDS = 30_000;
 const TICK_MILLISECONDS = 500;
 const FRAME_MILLISECONDS = 16;
-const TOO_OLD = "This browser is too old for this page. It must be Chrome 116, Firefox 124, Safari 17.4 or later.";
 
 const client = new Client(new URL(".", document.baseURI));
 const list = new PairList(dispatch);
@@ -162,19 +161,14 @@ function follow() {
   repeat("content", requestContent, CONTENT_MILLISECONDS);
 }
 
-function start() {
-  history.scrollRestoration = "manual";
-  addEventListener("hashchange", navigate);
-  document.getElementById("skip").addEventListener("click", (event) => {
-    event.preventDefault();
-    view.focus();
-  });
-  narrow.addEventListener("change", () => dispatch("linked", readLink(location.hash)));
-  document.addEventListener("visibilitychange", follow);
-  setInterval(() => document.hidden || dispatch("ticked"), TICK_MILLISECONDS);
-  dispatch("linked", readLink(location.hash));
-  follow();
-}
-
-if ("any" in AbortSignal) start();
-else document.getElementById("alert").textContent = TOO_OLD;
+history.scrollRestoration = "manual";
+addEventListener("hashchange", navigate);
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  view.focus();
+});
+narrow.addEventListener("change", () => dispatch("linked", readLink(location.hash)));
+document.addEventListener("visibilitychange", follow);
+setInterval(() => document.hidden || dispatch("ticked"), TICK_MILLISECONDS);
+dispatch("linked", readLink(location.hash));
+follow();

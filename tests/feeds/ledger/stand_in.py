@@ -26,7 +26,6 @@ from urllib.parse import urlsplit
 from attrs import define, field, frozen
 
 from market_index_feeds.ledger.entries import SLOT_ZEROS
-from market_index_feeds.ledger.outputs import id_of
 from market_index_feeds.venue_orders import script_of
 from tests.feeds.ledger.datums import (
     ADA,
@@ -37,6 +36,7 @@ from tests.feeds.ledger.datums import (
     asset_key,
     datum,
     encoded,
+    id_of,
     output,
     saturnswap,
     shadowbook,

@@ -27,11 +27,7 @@ from market_index_feeds.http import Response
 from market_index_feeds.ledger import Selection, kupo
 from market_index_feeds.ledger.entries import SLOT_ZEROS
 from market_index_feeds.ledger.kupo import KupoSource
-from market_index_feeds.ledger.outputs import id_of
 from market_index_feeds.ledger.source import NoBlock
-from tests.feeds.ledger.datums import (
-    ADA as ADA_PARTS,
-)
 from tests.feeds.ledger.datums import (
     GENIUSYIELD,
     SATURNSWAP,
@@ -44,6 +40,7 @@ from tests.feeds.ledger.datums import (
     datum,
     encoded,
     geniusyield,
+    id_of,
     output,
     saturnswap,
     shadowbook,
@@ -75,10 +72,15 @@ class Transaction:
 
 def order(number: int, asset: Asset, amount: int, lovelace: int, *, holds: int | None = None, **fields: Any) -> Any:
     """Return an order of SaturnSwap that sells a token."""
-    parts = {"offered policy": asset[0], "offered name": asset[1], "asked policy": ADA_PARTS[0], "asked name": b""}
+    parts = {"offered policy": asset[0], "offered name": asset[1], "asked policy": b"", "asked name": b""}
     fields = {"amount": amount, "asked amount": lovelace, **parts, **fields}
     value = {"coins": 2_000_000, "assets": {asset_key(asset): amount if holds is None else holds}}
     return output(SATURNSWAP, datum(saturnswap(**fields)), number) | {"value": value}
+
+
+def beside(match: Mapping[str, Any], number: int) -> Any:
+    """Return another order of the same transaction, whose datum may become known at another time."""
+    return order(number, TOKEN, number, 10**6) | {"transaction_id": match["transaction_id"], "output_index": 1}
 
 
 def spent(transaction: str, received: int, index: int = 0) -> dict[str, Any]:
@@ -102,12 +104,14 @@ def transactions() -> list[Transaction]:
     ]
     for number, one in enumerate(orders):
         asset, lovelace = (TOKEN, SECOND)[number % 2], 1000 * (10_000 + number)
-        found.append(Transaction(str(one["transaction_id"]), [one]))
+        found.append(Transaction(one["transaction_id"], [one, beside(one, 310 + number)]))
         half = f"{400 + number:064x}"
         named = Constructor(0, (bytes.fromhex(one["transaction_id"]), 0))
         rest = order(400 + number, asset, 500, lovelace // 2, previous=named)
         executions = {id_of(one): (asset, 500, lovelace // 2)}
-        found.append(Transaction(half, [rest], {id_of(one): spent(half, lovelace // 2)}, executions))
+        found.append(
+            Transaction(half, [rest, beside(rest, 410 + number)], {id_of(one): spent(half, lovelace // 2)}, executions)
+        )
         for what, amount, start in (one, 1000, 500), (rest, 500, 600):
             whole, paid = f"{start + number:064x}", lovelace * amount // 1000
             how = {id_of(what): spent(whole, paid)}

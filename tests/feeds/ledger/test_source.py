@@ -21,40 +21,31 @@ from market_index_feeds.ledger.exchanges.shadowbook import SHADOWBOOK as SHADOWB
 from market_index_feeds.ledger.exchanges.shadowbook import offers as shadowbook_offers
 from market_index_feeds.ledger.exchanges.splash import splash as splash_exchange
 from market_index_feeds.ledger.kupo import KupoSource
-from market_index_feeds.ledger.market import Market
 from market_index_feeds.source import NoVersion, Version
-from tests.conftest import RECORDED
 from tests.feeds.ledger.datums import (
     CARDANOSWAPS,
     GENIUSYIELD,
-    SATURNSWAP,
     SHADOWBOOK,
     SPLASH,
     TOKEN,
     Constructor,
     address,
-    asset_key,
     cardanoswaps,
     datum,
-    encoded,
     filled,
     geniusyield,
+    id_of,
     output,
-    saturnswap,
     shadowbook,
     splash,
 )
-from tests.feeds.ledger.stand_in import Block, Kupo, recorded_blocks, serving
+from tests.feeds.ledger.stand_in import Block, Kupo, serving
 
 PAIR = Pair(AssetId(*TOKEN), ADA)
 NOW = datetime.fromtimestamp(1_800_000_000, UTC)
 
 FIRST, SECOND = (output(SPLASH, datum(splash(amount=amount)), amount) for amount in (5_000_000, 4_999_999))
 FILLED = {"transaction_id": "f" * 64, "input_index": 0, "redeemer": "d87a80"}
-
-
-def id_of(match: Any) -> str:
-    return f"{match['transaction_id']}#{match['output_index']}"
 
 
 class Followed:
@@ -184,26 +175,6 @@ def placed_and_filled() -> tuple[Any, Any]:
 
 
 PLACED, PARTLY_FILLED = placed_and_filled()
-
-
-@pytest.mark.decision(32)
-def test_pairs_and_spots_do_not_depend_on_when_a_process_started():
-    """Each worker follows the feed; one that is started again must answer as the others do."""
-    blocks = recorded_blocks(RECORDED / "ledger")
-    with following(blocks[0]) as early:
-        version = early.version(blocks[0].text)
-        for count in range(1, len(blocks) + 1):
-            early.kupo.blocks = blocks[:count]
-            version = early.version(blocks[count - 1].text)
-            late = Followed(early.kupo)
-            with closing(late.versions):
-                other = late.next()
-            assert isinstance(other, Version)
-            assert other.index == version.index
-            assert other.orders == version.orders
-            assert other.skipped == version.skipped
-    assert len(version.index) == 12
-    assert len([book for book in version.index.values() if book.spot is not None]) == 1
 
 
 @pytest.mark.decision(32)
@@ -448,45 +419,6 @@ def test_time_passes_while_kupo_does_not_respond():
         finally:
             released.set()
             followed.kupo.on_request = lambda _: None
-
-
-def test_a_datum_that_becomes_known_later_is_read():
-    block = Block(100, [FIRST, SECOND])
-    with following(block, unknown={FIRST["datum_hash"]}) as followed:
-        version = followed.version(block.text)
-        assert [one.reason for one in version.skipped.values()] == ["missing datum"]
-        followed.kupo.unknown, followed.kupo.blocks = set(), [block, later := Block(120)]
-        found = next(
-            one for one in islice(followed.versions, 1000) if isinstance(one, Version) and len(orders(one)) == 2
-        )
-        assert found.index.as_of == later.text
-
-
-def test_a_late_datum_keeps_the_executions_of_the_outputs_beside_it():
-    """The successor of an order is no change when the datum of another output of the same transaction is known."""
-    offer = {"amount": 1000, "asked amount": 20_000_000, "offered policy": TOKEN[0], "offered name": TOKEN[1]}
-    offer |= {"asked policy": b"", "asked name": b""}
-    holds = {"value": {"coins": 2_000_000, "assets": {asset_key(TOKEN): 1000}}}
-    filled = output(SATURNSWAP, datum(saturnswap(**offer)), 1) | holds
-    rest = offer | {"amount": 500, "asked amount": 10_000_000}
-    rest["previous"] = Constructor(0, (bytes.fromhex(filled["transaction_id"]), filled["output_index"]))
-    successor = output(SATURNSWAP, datum(saturnswap(**rest)), 2) | holds
-    successor["created_at"] = {"slot_no": 200, "header_hash": "cd" * 32}
-    filled["spent_at"] = {
-        "slot_no": 200,
-        "header_hash": "cd" * 32,
-        "transaction_id": successor["transaction_id"],
-        "input_index": 0,
-        "redeemer": encoded(Constructor(0, (10_000_000, 0, 0))).hex(),
-    }
-    beside = output(SATURNSWAP, datum(saturnswap(amount=7)), 1) | {"output_index": 1, "datum_type": "hash"}
-    followed, begun = Market(EXCHANGES), Market(EXCHANGES)
-    followed.read([filled, successor, beside | {"datum": None}], 200, since=-1)
-    followed.read([beside], 200, since=200)
-    begun.read([filled, successor, beside], 200, since=-1)
-    assert begun.at(NOW).spots
-    assert [*begun.at(NOW).spots.values()] == [20_000]
-    assert followed.at(NOW) == begun.at(NOW)
 
 
 def test_a_stray_400_of_a_first_read_is_tried_again():

@@ -69,7 +69,7 @@ def damaged(draw: st.DrawFn, text: str) -> str:
     indent=st.sampled_from([None, 0, 2]),
     ignore_unknown=st.booleans(),
 )
-def test_a_text_is_the_book_or_the_changes_of_the_independent_grammar(
+def test_a_text_is_the_book_of_the_independent_grammar(
     data: st.DataObject, book: OrderBook, order: list[str], absent: set[str], indent: int | None, ignore_unknown: bool
 ):
     value = book.to_dict()

@@ -70,48 +70,27 @@ console.log(JSON.stringify({
 }));
 """
 
-APART, CROSSED, LOCKED = [["4", "3"], ["5"]], [["6", "4"], ["5", "7"]], [["5"], ["5"]]
-BIDS: list[list[str]] = [["4"], []]
-ASKS: list[list[str]] = [[], ["5"]]
-EMPTY: list[list[str]] = [[], []]
 EXPLAINED = (
     "Both orders could trade with each other. On an order-book exchange they stay until a transaction fills them, "
     "whose costs may be higher than the gain. The book is shown as published."
 )
 
-STATES = {
-    "apart": (APART, ["", "", "mid 4.5 · spread 22.2 %", "1 (22.2 %)", "4.5"]),
+CROSSED = f"The best bid, 6, is above the best ask, 5. {EXPLAINED}"
+LOCKED = f"The best bid and the best ask have the same price, 5. {EXPLAINED}"
+
+STATES: dict[str, Any] = {
+    "apart": ([["4", "3"], ["5"]], ["", "", "mid 4.5 · spread 22.2 %", "1 (22.2 %)", "4.5"]),
     "crossed": (
-        CROSSED,
-        [
-            "crossed",
-            f"The best bid, 6, is above the best ask, 5. {EXPLAINED}",
-            "mid 5.5 · spread -18.2 %",
-            "-1 (-18.2 %)",
-            "5.5",
-        ],
-    ),
-    "narrow": (
-        [["0.00412017998"], ["0.00412726706"]],
-        ["", "", "mid 0.00412372 · spread 0.172 %", "0.00000708708 (0.172 %)", "0.00412372"],
-    ),
-    "below a digit": (
-        [["1"], ["1.000000000001"]],
-        ["", "", "mid 1 · spread 0.0000000001 %", "0.000000000001 (0.0000000001 %)", "1"],
+        [["6", "4"], ["5", "7"]],
+        ["crossed", CROSSED, "mid 5.5 · spread -18.2 %", "-1 (-18.2 %)", "5.5"],
     ),
     "locked": (
-        LOCKED,
-        [
-            "locked",
-            f"The best bid and the best ask have the same price, 5. {EXPLAINED}",
-            "mid 5 · spread 0 %",
-            "0 (0 %)",
-            "5",
-        ],
+        [["5"], ["5"]],
+        ["locked", LOCKED, "mid 5 · spread 0 %", "0 (0 %)", "5"],
     ),
-    "bids": (BIDS, ["no asks", "This order book has bids only.", "no spread", None, None]),
-    "asks": (ASKS, ["no bids", "This order book has asks only.", "no spread", None, None]),
-    "empty": (EMPTY, ["empty", "This order book is empty.", "no spread", None, None]),
+    "bids": ([["4"], []], ["no asks", "This order book has bids only.", "no spread", None, None]),
+    "asks": ([[], ["5"]], ["no bids", "This order book has asks only.", "no spread", None, None]),
+    "empty": ([[], []], ["empty", "This order book is empty.", "no spread", None, None]),
 }
 
 LONG = OrderBook.from_levels(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import resource
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from itertools import pairwise
 from threading import Event
@@ -24,24 +23,9 @@ from market_index_cli.server.http_server import Server, connections_allowed
 from market_index_cli.server.limits import HEAD_SECONDS, MAX_HEAD_BYTES
 from market_index_http import create_app
 from market_index_http.operating.counting import Responses
-from tests.market_index_cli.server.fakes import Loop, all_of, connected, slow
+from tests.market_index_cli.server.fakes import LIST, OTHER, Loop, all_of, connected, slow
 from tests.service import Client, Service, served
 from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually
-
-LIST = b"GET /trading-view/pair-list HTTP/1.1\r\nHost: test\r\n"
-OTHER = b"GET /nothing HTTP/1.1\r\nHost: test\r\n\r\n"
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with served(create_app(LiveIndex())) as running:
-        yield running
-
-
-@pytest.fixture
-def client(service: Service) -> Iterator[Client]:
-    with closing(Client(service.port)) as client:
-        yield client
 
 
 def is_closed(connection: socket.socket) -> bool:
@@ -113,11 +97,6 @@ class TestSize:
         """Cached responses, and one that is not, so that all others wait for it."""
         client.socket.sendall(OTHER + (LIST + b"\r\n") * 3_000 + LIST + b"Connection: close\r\n\r\n")
         assert statuses(all_of(client.socket)) == [b"404", *[b"200"] * 3_001]
-
-
-@pytest.fixture
-def server() -> Server:
-    return Server(create_app(LiveIndex()), max_connections=3)
 
 
 class TestTime:
