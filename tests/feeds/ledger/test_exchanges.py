@@ -740,6 +740,20 @@ def test_a_partial_fill_has_a_least_amount(least: int, expected: int):
     assert (order.least_fill, order.most_fill) == (expected, 5_000_000)
 
 
+def test_the_payment_of_the_least_fill_reaches_the_least_payment():
+    """computeFillPlanV3 in fillV3.ts of saturnswap-filler: 120 are released for 8001, but their price is 8000."""
+    order = venue_order(saturnswap(sells=TOKEN, buys=ADA, amount=150, **{"asked amount": 10_000, "least fill": 8_001}))
+    assert order.least_fill == 121
+
+
+@pytest.mark.parametrize(("script", "dust"), [(V2_1, 99), (V2_4, 24), (SATURNSWAP, 99)])
+def test_a_fill_of_saturnswap_has_a_fee_of_at_least_one_unit(script: str, dust: int):
+    """fillSellAndFee in ratio.ts of saturnswap-filler."""
+    parts: Any = {"sells": TOKEN, "buys": ADA, "asked amount": 10**9}
+    assert reason(saturnswap(script, amount=dust, **parts)) == "too little for a fee"
+    assert venue_order(saturnswap(script, amount=dust + 2, **parts)).least_fill == dust + 1
+
+
 def test_no_fill_of_token_for_token_takes_all():
     """SPEC.md, section 7, step 5: the owner's output of a whole fill needs as many lovelace as it pays tokens."""
     parts: Any = {"sells": TOKEN, "buys": OTHER_TOKEN, "amount": 1000, "asked amount": 10}
