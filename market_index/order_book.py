@@ -306,7 +306,7 @@ class OrderBook(Value):
         """
         levels, mid = self.side(side), self.mid
         share = to_price(ratio, "the ratio")
-        return None if mid is None else depth.liquidity(depth.within(levels, mid, share))
+        return None if mid is None else Liquidity(*depth.totals(depth.up_to(levels, levels.side.worse_by(share, mid))))
 
     def grouped(self, step: Decimal | str) -> OrderBook:
         """Return the book with its prices rounded to multiples of a step: bids down, asks up.

@@ -10,9 +10,9 @@ extra `hypothesis` also registers the strategies by type, for `st.from_type(Orde
 ...     assert book.buy(1).average_price >= book.best_ask.price
 >>> test_a_fill_is_never_better_than_the_best_price()
 
-A part of a value, such as the pair in `order_books(pair=...)`, is given as a value or a strategy. Errors are raised
-when a value is drawn: an impossible range or combination of arguments raises `InvalidArgument` of Hypothesis, and an
-invalid part raises the error of its type. A strategy that you pass must draw enough different prices for the levels of
+A part of a value, such as the pair in `order_books(pair=...)`, is given as a value or a strategy. An impossible range
+or combination of arguments raises `InvalidArgument` of Hypothesis at once. An invalid part raises the error of its type
+when a value is drawn. A strategy that you pass must draw enough different prices for the levels of
 a book, and enough different pairs for an index.
 """
 
@@ -22,11 +22,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, partial
 from itertools import chain, product
 from math import ceil, floor
 from operator import attrgetter, itemgetter
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from market_index.assets import ADA, MAX_ASSET_NAME_LENGTH, POLICY_ID_LENGTH, AssetId
 from market_index.display.tokens import MAX_DECIMALS, Token, Tokens
@@ -68,8 +68,6 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
-_P = ParamSpec("_P")
-
 
 Part: TypeAlias = _T | st.SearchStrategy[_T] | None
 """A part of a value: a value, a strategy, or None for any valid value."""
@@ -82,16 +80,6 @@ Part: TypeAlias = _T | st.SearchStrategy[_T] | None
 def _build(draw: st.DrawFn, target: Callable[..., _T], *parts: st.SearchStrategy[Any]) -> _T:
     """Build a value of drawn parts. Unlike with `st.builds`, a failing test shows the value, not the call."""
     return target(*map(draw, parts))
-
-
-def _when_drawn(define: Callable[_P, st.SearchStrategy[_T]]) -> Callable[_P, st.SearchStrategy[_T]]:
-    """Call a function of a strategy only when a value is drawn, because Hypothesis raises errors of arguments then."""
-
-    @wraps(define)
-    def defined_later(*args: _P.args, **kwargs: _P.kwargs) -> st.SearchStrategy[_T]:
-        return st.deferred(lambda: define(*args, **kwargs))
-
-    return defined_later
 
 
 def _part(part: Part[_T], default: st.SearchStrategy[_T]) -> st.SearchStrategy[_T]:
@@ -156,7 +144,6 @@ _NEIGHBOURS: Final = 16
 """The number of neighbouring prices that are drawn close to a number."""
 
 
-@_when_drawn
 def prices(
     *,
     min_value: Decimal | str | None = None,
@@ -230,7 +217,6 @@ def ratios() -> st.SearchStrategy[Fraction]:
     return _build(Fraction, _integers(1, MAX_COEFFICIENT), denominators) | st.sampled_from(_AWKWARD_RATIOS)
 
 
-@_when_drawn
 def amounts(*, min_value: int = 1, max_value: int = MAX_LIQUIDITY) -> st.SearchStrategy[int]:
     """Draw amounts of the base asset, in its smallest unit. Levels have at least 1; a change to 0 removes a level.
 
@@ -261,7 +247,7 @@ def _price(price: Part[Decimal | str]) -> st.SearchStrategy[Decimal]:
 
 def _amount(amount: Part[int], least: int = 1) -> st.SearchStrategy[int]:
     if isinstance(amount, int):
-        return st.deferred(lambda: st.just(_possible(amount, least)))
+        return st.just(_possible(amount, least))
     return _part(amount, amounts(min_value=least))
 
 
@@ -277,7 +263,6 @@ def price_levels(*, price: Part[Decimal | str] = None, amount: Part[int] = None)
     return _build(PriceLevel, _price(price), _amount(amount))
 
 
-@_when_drawn
 def order_books(
     *,
     pair: Part[Pair] = None,

@@ -12,6 +12,7 @@ import pytest
 
 if TYPE_CHECKING:
     from market_index.contract import Report, Rule
+    from market_index_feeds import FeedError
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,53 +26,50 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Add a test for each rule."""
-    if url := config.getoption("--market-index-url"):
+    if config.getoption("--market-index-url"):
         from market_index.contract import Rule  # noqa: PLC0415  # see the module docstring
 
-        is_strict = config.getoption("--market-index-strict")
         for rule in Rule:
             item: Any = _RuleItem.from_parent(session, name=f"market-index::{rule.name.lower()}")
-            item.url, item.rule, item.is_strict = url, rule, is_strict
+            item.rule = rule
             items.append(item)
 
 
 class _RuleItem(pytest.Item):
-    """A rule: skipped if it is not applicable, and expected to fail if it only warns."""
+    """A rule: expected to fail if it only warns, skipped if it is not applicable, unless the check was stopped."""
 
-    url: str
     rule: Rule
-    is_strict: bool
 
     def runtest(self) -> None:
         from market_index.contract import Outcome  # noqa: PLC0415  # see the module docstring
 
-        if isinstance(report := _report(self.url), str):
-            pytest.fail(report, pytrace=False)
+        report = _report(self.config.getoption("--market-index-url"))
+        if isinstance(report, Exception):
+            pytest.fail(str(report), pytrace=False)
         (result,) = [one for one in report.results if one.rule is self.rule]
-        outcome = result.outcome(strict=self.is_strict)
-        texts = [f"{one.request}\n  expected: {one.expected}\n  came:     {one.came}" for one in result.faults]
-        text = "\n".join([f"{self.rule.source}: {self.rule.text}", *texts])
+        outcome = result.outcome(strict=self.config.getoption("--market-index-strict"))
+        text = "\n".join(map(str, [f"{self.rule.source}: {self.rule.text}", *result.faults]))
         if outcome is Outcome.FAILED:
             pytest.fail(text, pytrace=False)
         if outcome is Outcome.WARNING:
             pytest.xfail(text)
+        if outcome is Outcome.NOT_APPLICABLE and report.stopped:
+            pytest.fail(f"not checked: {report.stopped}", pytrace=False)
         if outcome is Outcome.NOT_APPLICABLE:
             pytest.skip("the service has nothing to check this with")
 
     def reportinfo(self) -> tuple[str, None, str]:
-        return self.url, None, self.name
+        return self.config.getoption("--market-index-url"), None, self.name
 
 
 @cache
-def _report(url: str) -> Report | str:
-    """Check a service once. Return why it cannot be checked, if so."""
-    from market_index.contract import NoResponse, check  # noqa: PLC0415  # see the module docstring
+def _report(url: str) -> Report | FeedError:
+    """Check a service once. Return why it cannot be read, if so."""
     from market_index_feeds import FeedError  # noqa: PLC0415  # see the module docstring
     from market_index_feeds.http import Address  # noqa: PLC0415  # see the module docstring
-    from market_index_feeds.service_requests import sender  # noqa: PLC0415  # see the module docstring
+    from market_index_feeds.service_requests import check_service  # noqa: PLC0415  # see the module docstring
 
     try:
-        with sender(Address(url, {}), seconds=120) as send:
-            return check(send)
-    except (FeedError, NoResponse) as error:
-        return f"{url}: {error}"
+        return check_service(Address(url, {}), seconds=120)
+    except FeedError as error:
+        return error

@@ -25,7 +25,7 @@ def properties() -> dict[str, Any]:
     from tests.market_index.wire import test_decode
 
     tests = (
-        test_decode.test_a_text_is_the_book_of_the_independent_grammar,
+        test_decode.test_a_text_is_the_book_or_the_changes_of_the_independent_grammar,
         test_decode.test_a_text_is_the_pair_list_of_the_independent_grammar,
         test_assets.test_each_constructor_reads_the_asset_of_the_grammar,
         test_prices.test_a_text_is_the_price_of_the_grammar_with_one_canonical_text,

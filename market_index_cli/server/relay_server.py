@@ -54,6 +54,6 @@ def serve_status(feed: Feed, limits: tuple[float | None, float | None], host: st
     with listen_errors(f"{host} port {port}"):
         listener = bind(host, port)
         listener.listen()
-    with listener, running(Server(watched, count=watched.count), listener):
+    with listener, running(Server(app, responses=watched.responses), listener):
         LOG.info("listening on %s", url_of(listener))
         yield status

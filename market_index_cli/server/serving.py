@@ -136,10 +136,9 @@ def compose(settings: Settings, live: LiveIndex, feed: Feed, metrics: Metrics, e
         LOG.info("shutting down: %d connections are open", len(server.clients.connections))
         stream.end()
 
-    connections = connections_allowed()
     health = Health(feed.health, settings.max_stale, settings.max_quiet)
     # The other half is for requests.
-    stream = Stream(live, limit=max(1, connections // 2))
+    stream = Stream(live, limit=connections_allowed() // 2)
     # Each worker reads the file: a large argument of a worker could block its supervisor (see `workers.Work`).
     tokens = tokens_of(settings.feed, settings.tokens) or Tokens()
     routes = (
@@ -158,7 +157,7 @@ def compose(settings: Settings, live: LiveIndex, feed: Feed, metrics: Metrics, e
         server=lambda: {"workers": settings.workers, **server.numbers()},
         name=str(exposition.worker),
     )
-    app: ASGIApp = watched
+    app: ASGIApp = adapter
     if settings.cors_origin:
         # Around the app, so that the response to an unexpected error has its fields, too.
         app = CORSMiddleware(
@@ -173,8 +172,7 @@ def compose(settings: Settings, live: LiveIndex, feed: Feed, metrics: Metrics, e
         respond=None if settings.cors_origin else partial(find_response, adapter),
         access_log=settings.access_log,
         proxies=settings.forwarded_allow_ips,
-        max_connections=connections,
-        count=watched.count,
+        responses=watched.responses,
         on_second=on_second,
         on_shutdown=on_shutdown,
     )

@@ -7,7 +7,7 @@ output that makes the function fail.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -20,7 +20,7 @@ from market_index import AssetId, InvalidOrderBook, InvalidPrice, Order, Pair, P
 from market_index_feeds.ledger.datum import Skipped
 from market_index_feeds.ledger.exchange import Candidate, Exchange, Fill, Offer
 from market_index_feeds.ledger.outputs import Spend
-from market_index_feeds.venue_orders import MAX_CACHED, Output, SkippedOutput, VenueOrder
+from market_index_feeds.venue_orders import MAX_CACHED, Output, SkippedOutput, VenueOrder, address_bytes
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ SLOT_ZEROS: Final = {"mainnet": 1_591_566_291, "preprod": 1_655_683_200, "previe
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_SECOND: Final = int((datetime(9000, 1, 1, tzinfo=UTC) - EPOCH).total_seconds())
+NEVER: Final = EPOCH + timedelta(seconds=LAST_SECOND)
 """Later moments of orders count as this one: the window after it must be a date, too."""
 
 
@@ -43,13 +44,20 @@ class Execution:
 
 @frozen
 class Entry:
-    """An output, its orders and the skipped ones by id, how it was spent, and the execution that the spend proves."""
+    """An output, its orders and the skipped ones by id, how it was spent, and the execution that the spend proves.
+
+    `pairs` are those of its orders. `is_timeless`: none of them has a start or an end. `foreign` is its address if that
+    is of another network, otherwise empty.
+    """
 
     exchange: Exchange
     output: Output
     candidate: Candidate | None
     orders: Mapping[str, VenueOrder]
     skipped: Mapping[str, SkippedOutput]
+    pairs: frozenset[Pair]
+    is_timeless: bool
+    foreign: str
     spend: Spend | None = None
     execution: Execution | None = None
 
@@ -59,7 +67,7 @@ class Entry:
 
     def with_execution(self, created: Sequence[Entry]) -> Entry:
         """Return the entry with the execution that its spend proves, if any, by the outputs of the transaction."""
-        if self.spend is None or self.spend.transaction_id is None or self.candidate is None:
+        if self.spend is None or self.candidate is None:
             return self
         successors = [one.candidate for one in created if one.exchange is self.exchange and one.candidate is not None]
         execution = None
@@ -74,15 +82,6 @@ class Entry:
             LOG.exception("the fill of %s failed at output %s: no execution", self.exchange.venue, self.output.id)
         return evolve(self, execution=execution)
 
-    def moments(self, window: timedelta) -> Iterable[tuple[datetime, str]]:
-        """Return when what it adds to the market changes, with its id."""
-        for order in self.orders.values():
-            if order.starts_at is not None:
-                yield order.starts_at, self.output.id
-            if order.expires_at is not None:
-                end = order.expires_at + timedelta.resolution
-                yield from ((end, self.output.id), (end + window, self.output.id))
-
 
 @frozen
 class Reader:
@@ -92,14 +91,13 @@ class Reader:
     pairs: Mapping[frozenset[AssetId], Pair]
     only: bool
 
-    @property
-    def is_main(self) -> bool:
-        """Whether it is the main network."""
-        return self.network == "mainnet"
-
     def time_of(self, slot: int) -> datetime:
         """Return the time of a slot."""
-        return EPOCH + timedelta(seconds=min(SLOT_ZEROS[self.network] + slot, LAST_SECOND))
+        return _time(1000 * (SLOT_ZEROS[self.network] + slot))
+
+    def is_foreign(self, address: str) -> bool:
+        """Whether an address is of another network: its bit 0 is 1 on the main network (CIP-19)."""
+        return (address_bytes(address)[0] & 1 == 1) is not (self.network == "mainnet")
 
     def pair_of(self, first: AssetId, second: AssetId) -> Pair | None:
         """Return the pair of two assets, None if it is skipped."""
@@ -120,7 +118,16 @@ class Reader:
                 orders[key] = self._order(exchange, output, offer, pair)
             except Exception as error:  # noqa: BLE001  # the same
                 skipped[key] = _skipped(error, exchange, output, pair)
-        return Entry(exchange, output, candidate, orders, skipped)
+        return Entry(
+            exchange,
+            output,
+            candidate,
+            orders,
+            skipped,
+            pairs=frozenset(one.order.pair for one in orders.values()),
+            is_timeless=not any(one.starts_at or one.expires_at for one in orders.values()),
+            foreign=output.address if self.is_foreign(output.address) else "",
+        )
 
     def _order(self, exchange: Exchange, output: Output, offer: Offer, pair: Pair | None) -> VenueOrder:
         """Return the order of an offer. Raises `Skipped` if it cannot be filled."""
@@ -147,8 +154,8 @@ class Reader:
             most_fill=offer.amount if offer.most_fill is None else offer.most_fill,
             filled_by=offer.filled_by,
             fees=offer.fees,
-            starts_at=_time(offer.starts_at),
-            expires_at=_time(offer.ends_at),
+            starts_at=None if offer.starts_at is None else _time(offer.starts_at),
+            expires_at=None if offer.ends_at is None else _time(offer.ends_at),
         )
 
 
@@ -164,10 +171,8 @@ def _skipped(error: Exception, exchange: Exchange, output: Output, pair: Pair | 
     return SkippedOutput(f"{type(error).__name__} in a function of {exchange.venue}", exchange.venue, output, pair)
 
 
-def _time(milliseconds: int | None) -> datetime | None:
+def _time(milliseconds: int) -> datetime:
     """Return a moment as a time, from 1970 to the year 9000."""
-    if milliseconds is None:
-        return None
     return EPOCH + timedelta(milliseconds=min(max(milliseconds, 0), 1000 * LAST_SECOND))
 
 
@@ -188,6 +193,7 @@ def last_of(executions: Sequence[Execution]) -> Execution:
     return max(last, key=rank)
 
 
+@lru_cache(MAX_CACHED)
 def spot_of(pair: Pair, fill: Fill) -> Decimal | None:
     """Return the price of an execution in quote per base, rounded to the nearest price; None if it is out of range."""
     gave, received = fill.gave[1], fill.received[1]

@@ -24,13 +24,12 @@ from typing import Any, Final, final
 
 from attrs import frozen
 
-from market_index.errors import safe_repr
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.errors import FeedError
 from market_index_feeds.http import Address, Client, Response
 from market_index_feeds.ledger.entries import SLOT_ZEROS
 from market_index_feeds.ledger.outputs import Match
-from market_index_feeds.ledger.source import LedgerSource, NoBlock, Point, Selection
+from market_index_feeds.ledger.source import EXCHANGE_SECONDS, LedgerSource, NoBlock, Point, Selection
 from market_index_feeds.source import utc_now
 
 LOG: Final = logging.getLogger(__name__)
@@ -51,9 +50,8 @@ MAX_SCRIPTS: Final = 16
 MAX_HASHES: Final = 14
 """How many hashes fit into the 1 kB that the body of a request of the public tier may have."""
 
-TIP_SECONDS: Final = 10.0
 QUERY_SECONDS: Final = 35.0
-"""Timeouts. Koios itself answers 504 after 30 seconds."""
+"""Timeout of a request for rows. Koios itself answers 504 after 30 seconds."""
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_ATTEMPTS: Final = 5
@@ -107,19 +105,15 @@ class KoiosSource(LedgerSource):
 
     async def read(self, client: Client) -> float:
         """Read all outputs, if the tip is two blocks above the last one."""
-        try:
-            for _ in range(MAX_ATTEMPTS):
-                tip, last = await self._tip_of(client), self._tip
-                if last is not None and tip.height < last.height + 2:
-                    return self._every
-                rows = await self._all_rows(client, None if last is None else last.height - REORDERED_BLOCKS)
-                if rows is not None and await self._tip_of(client) == tip:
-                    matches = [self._match(row) for row in rows.values()]
-                    self.market.read(matches, tip.slot, since=-1)
-                    self._take(tip, rows)
-                    return self._every
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise FeedError(f"a response of Koios is not valid: {safe_repr(error)}") from None
+        for _ in range(MAX_ATTEMPTS):
+            tip, last = await self._tip_of(client), self._tip
+            if last is not None and tip.height < last.height + 2:
+                return self._every
+            rows = await self._all_rows(client, None if last is None else last.height - REORDERED_BLOCKS)
+            if rows is not None and await self._tip_of(client) == tip:
+                self.market.read(map(self._match, rows.values()), tip.slot, since=-1)
+                self._take(tip, rows)
+                return self._every
         raise FeedError(f"no block could be read in {MAX_ATTEMPTS} attempts: its nodes differ")
 
     def _take(self, tip: Tip, rows: dict[tuple[str, int], Any]) -> None:
@@ -131,7 +125,7 @@ class KoiosSource(LedgerSource):
             raise NoBlock("knows no output of an exchange: is it another network?")
 
     async def _tip_of(self, client: Client) -> Tip:
-        (found,) = json.loads((await self._response(client, "/tip", None, TIP_SECONDS)).body)
+        (found,) = json.loads((await self._response(client, "/tip", None, EXCHANGE_SECONDS)).body)
         return Tip(str(found["hash"]), int(found["abs_slot"]), int(found["block_height"]))
 
     async def _all_rows(self, client: Client, above: int | None) -> dict[tuple[str, int], Any] | None:

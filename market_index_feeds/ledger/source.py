@@ -15,14 +15,15 @@ import logging
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
-from contextlib import aclosing, suppress
-from datetime import datetime, timedelta
+from contextlib import aclosing
+from datetime import datetime
 from threading import Event
 from typing import Final
 
 from attrs import frozen
 
 from market_index import Freshness, Pair, RestingOrders
+from market_index.errors import safe_repr
 from market_index_feeds.errors import FeedError, problem_of
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.http import Address, Client
@@ -39,8 +40,8 @@ TICK_SECONDS: Final = 0.5
 WINDOW_HOURS: Final = 24
 """How long an execution is a spot price, and a pair without orders is listed."""
 
-AHEAD: Final = timedelta(minutes=2)
-"""How much later than the clock of this machine a block may be: nodes accept clocks that differ a little."""
+EXCHANGE_SECONDS: Final = 10.0
+"""Timeout of a request for a few bytes."""
 
 
 @frozen
@@ -113,10 +114,9 @@ class LedgerSource(Source):
         # Why the ledger could not be read the last time, and what is wrong with it although it can be read.
         self.problem: str | None = None
         self.warning: str | None = None
-        # What the last version shows, and of which block.
-        self._orders, self._shown = RestingOrders(), State()
+        # What the last version shows.
+        self._orders, self._shown = RestingOrders(), State(now())
         self._index = self._orders.index
-        self._shown_point: Point | None = None
 
     @abstractmethod
     async def read(self, client: Client) -> float:
@@ -136,62 +136,56 @@ class LedgerSource(Source):
             reading = asyncio.create_task(self._read_after(client, 0))
             try:
                 while True:
-                    await asyncio.wait({reading}, timeout=TICK_SECONDS)
-                    if reading.done():
-                        try:
-                            seconds, self.problem = reading.result(), None
-                        except NoBlock as reason:
-                            seconds, self.problem = TICK_SECONDS, str(reason)
-                        except (FeedError, OSError) as error:
-                            self.problem = problem_of(error)
-                            if self.point is not None:
-                                yield self._show(self.point, self.problem)
-                            raise
-                        reading = asyncio.create_task(self._read_after(client, seconds))
+                    done, _ = await asyncio.wait({reading}, timeout=TICK_SECONDS)
                     if self.point is not None:
-                        yield self._show(self.point, self.problem or self._warning())
+                        yield self._show(self.point)
                     elif self.problem is not None:
                         yield NoVersion(self.problem)
+                    if done:
+                        reading = asyncio.create_task(self._read_after(client, reading.result()))
             finally:
                 reading.cancel()
-                with suppress(asyncio.CancelledError, FeedError, OSError, NoBlock):
-                    await reading
+                await asyncio.gather(reading, return_exceptions=True)
 
     async def _read_after(self, client: Client, seconds: float) -> float:
         await asyncio.sleep(seconds)
-        return await self.read(client)
+        try:
+            seconds, self.problem = await self.read(client), None
+        except NoBlock as reason:
+            seconds, self.problem = TICK_SECONDS, str(reason)
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise self._failed(FeedError(f"a response is not valid: {safe_repr(error)}")) from None
+        except (FeedError, OSError) as error:
+            raise self._failed(error) from None
+        return seconds
 
-    def _warning(self) -> str | None:
-        """Return what is wrong with the ledger although it can be read."""
-        if self.point is not None and self.market.time_of(self.point.slot) > self._now() + AHEAD:
-            return f"has a block of the future, slot {self.point.slot}: is its network {self._selection.network}?"
-        if self.market.foreign is not None:
-            return f"is another network than {self._selection.network}: it has {self.market.foreign}"
-        return self.warning
+    def _failed(self, error: FeedError | OSError) -> FeedError | OSError:
+        self.problem = None if self.point is None else problem_of(error)
+        return error
 
-    def _show(self, point: Point, problem: str | None) -> Version:
+    def _show(self, point: Point) -> Version:
         """Return the version of the last block at this moment."""
         now, before = self.market.at(self._now()), self._shown
-        if now is not before or point != self._shown_point:
-            # `at` has returned the same state, or the one after it.
-            changed = now.changed if now is not before else ()
+        if now is not before:
             orders = self._orders.apply(
-                {key: now.orders[key].order for key in changed if key in now.orders},
-                [key for key in changed if key in before.orders and key not in now.orders],
+                {key: one.order for key, one in now.orders.items() if before.orders.get(key) is not one},
+                before.orders.keys() - now.orders.keys(),
                 {pair: spot for pair, spot in now.spots.items() if before.spots.get(pair, "") != spot},
             )
-            self._orders = orders.untrack(*[pair for pair in before.spots if pair not in now.spots])
-            self._shown, self._shown_point = now, point
+            self._orders, self._shown = orders.untrack(*(before.spots.keys() - now.spots.keys())), now
             freshness = Freshness(f"slot {point.slot} {point.hash[:8]}", self.market.time_of(point.slot))
             self._index = self._orders.index.with_freshness(freshness)
             self._log_skipped(now, before)
+        warning = self.warning
+        if now.foreign:
+            warning = f"is another network than {self._selection.network}: it has {now.foreign}"
         return self.version_of(
             self._index,
             orders=self._orders,
             venue_orders=now.orders,
             spot_times=now.spot_times,
             skipped=now.skipped,
-            problem=problem,
+            problem=self.problem or warning,
         )
 
     def _log_skipped(self, now: State, before: State) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from market_index.contract import Response
+from market_index_feeds import FeedError
 from market_index_feeds.checking import Finding, check_lines
+from market_index_feeds.ledger.checking import check_ledger
 from market_index_feeds.lines import Line
 from market_index_feeds.orders import Blocks
 from tests.command import invoke, line
@@ -90,15 +95,16 @@ EVENTS = st.one_of(
     st.builds(rollback, st.sampled_from("123")),
     st.sampled_from([RESET, b"x\n", b"\n", b'{"reset": false}\n']),
 )
+RESETS = st.sampled_from([RESET, b'{"\\u0072eset": true}\n'])
 
 
-@given(st.lists(EVENTS, max_size=12))
-def test_a_check_finds_a_fault_exactly_if_a_follower_does_and_the_same_first_one(lines: list[bytes]):
+@given(RESETS, st.lists(EVENTS, max_size=12))
+def test_a_check_finds_a_fault_exactly_if_a_follower_does_and_the_same_first_one(reset: bytes, lines: list[bytes]):
     rejected: list[str] = []
     blocks = Blocks(2160, lambda place, reason: rejected.append(f"{place}: {reason}"))
-    for number, one in enumerate([RESET, *lines], 1):
+    for number, one in enumerate([reset, *lines], 1):
         blocks.read(Line(number, one.removesuffix(b"\n")))
-    faults = [f"line {one.line}: {one.reason}" for one in findings(RESET, *lines) if not one.is_warning]
+    faults = [f"line {one.line}: {one.reason}" for one in findings(reset, *lines) if not one.is_warning]
     serious = [one for one in rejected if "has no liquidity" not in one and "has no spot price" not in one]
     assert faults[:1] == serious[:1]
 
@@ -119,18 +125,29 @@ def test_the_command_lists_faults_and_ends_with_1(tmp_path: Path):
         1,
         [
             "line 2: place a: price must be a string, got 2",
-            "warning: line 3: order 'b' has no liquidity: a ratio must have a denominator above 0, got '1/0'",
+            "warning: line 3: place b: order 'b' has no liquidity: a ratio must have a denominator above 0, got '1/0'",
             "1 fault, 1 warning",
         ],
     )
     (first, _) = map(json.loads, invoke("check", f"orders:{path}", "--json").stdout.splitlines())
-    assert first == {
-        "line": 2,
-        "reason": "price must be a string, got 2",
-        "is_warning": False,
-        "event": "place",
-        "order_id": "a",
-    }
+    fault = {"line": 2, "reason": "price must be a string, got 2", "event": "place", "order_id": "a"}
+    assert first == fault | {"is_warning": False}
     assert invoke("check", "orders:-", stdin=RESET.decode() + block("1").decode()).stdout == "0 faults, 0 warnings\n"
-    assert invoke("check", tmp_path / "none.ndjson").returncode == 3
-    assert invoke("check", "sample:").returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("tip", "checkpoint", "holds"), [(220, "100", True), (221, "100", False), (None, "100", False), (100, "", False)]
+)
+def test_the_lag_of_a_kupo_is_a_fact_also_if_it_is_unknown(tip: int | None, checkpoint: str, *, holds: bool):
+    health = json.dumps({"version": "v2.12", "connection_status": "connected", "most_recent_node_tip": tip})
+    response = Response(200, {"X-Most-Recent-Checkpoint": checkpoint}, health.encode())
+    source: Any = None  # it is read after these facts
+    *_, lag = islice(check_ledger(source, lambda _: response), 3)
+    assert (lag.name, lag.holds) == ("lag", holds)
+
+
+@pytest.mark.parametrize("body", [b"[]", b"<html>", b"7"])
+def test_a_kupo_without_health_is_an_error(body: bytes):
+    source: Any = None
+    with pytest.raises(FeedError, match="is it a Kupo"):
+        next(check_ledger(source, lambda _: Response(200, {}, body)))

@@ -590,8 +590,6 @@ class TestLostReplies:
         ):
             before = store.publish(book(1, 1)).position.number
             patches.setattr("market_index_feeds.nats.connection.REQUEST_SECONDS", 0.3)
-            # Otherwise a store that was idle for a second asks first, and only that answer would be lost.
-            patches.setattr("market_index_feeds.nats.connection.IDLE_SECONDS", DEADLINE_SECONDS)
             is_up.clear()
 
             def repair() -> None:

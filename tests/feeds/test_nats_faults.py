@@ -69,11 +69,8 @@ def test_a_suspended_server_loses_no_change(server: nats.Server):
         resuming.join()
 
 
-def test_a_publisher_that_was_idle_while_the_server_restarted_knows_the_outcome(
-    server: nats.Server, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_publisher_that_was_idle_while_the_server_restarted_knows_the_outcome(server: nats.Server):
     """Otherwise its first attempt fails without an answer, and may have been stored before the change of another."""
-    monkeypatch.setattr("market_index_feeds.nats.connection.IDLE_SECONDS", 0)
     with open_store(server.bucket("books"), wait=10) as store:
         store.publish(book(1, 1))
         server.kill()

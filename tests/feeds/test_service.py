@@ -178,7 +178,6 @@ class TestStream:
     ):
         """Each event is sent alone, and read at once, so that a part of a change would become a version."""
         monkeypatch.setattr(audience, "PIECE_BYTES", 1)
-        monkeypatch.setattr(http, "GATHER_SECONDS", 0)
 
         def whole(step: int) -> MarketIndex:
             return MarketIndex([deep(number, step) for number in range(step, step + 20)], f"slot {step}")
@@ -390,45 +389,18 @@ class TestStream:
     def test_a_service_without_pairs_sends_only_comments(
         self, streaming: Front, stream_url: str, upstream: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):
-        """The list is requested every 5 seconds, and the wait has a reason."""
-        monkeypatch.setattr(module, "SILENCE_SECONDS", inf)  # this clock is faster than the comments
+        monkeypatch.setattr(module, "SILENCE_SECONDS", 1000)  # this clock is faster than the comments
         upstream.show(MarketIndex())
-        source = ServiceSource(stream_url, clock=(clock := Clock(1)))
+        source = ServiceSource(stream_url, clock=(clock := Clock()))
         with closing(source.versions(Event())) as versions:
-            for _ in range(20):
+            clock.step = 200
+            for _ in range(3):
                 assert next(versions) == NoVersion("contains no order book")
-            clock.step = 0
-            assert {found for found, _ in streaming.requests} == {None}
-            assert len(streaming.requests) <= clock.now / module.QUIET_SECONDS
+                monkeypatch.setattr(module, "SILENCE_SECONDS", inf)
             upstream.publish(book(1, 1))
             found = next(found for found in versions if isinstance(found, Version))
             assert spots(found.index) == {1: "1"}
-        assert len(streaming.streams) == 1
-
-    def test_the_list_is_not_requested_of_a_stream_that_has_sent_an_event(
-        self, streaming: Front, stream_url: str, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(module, "SILENCE_SECONDS", inf)  # the comments of the stream are slower than this clock
-        clock = Clock()
-        with Reader(Feed(ServiceSource(stream_url, clock=clock))) as reader:
-            before = reader.pull()
-            clock.now += module.QUIET_SECONDS + 1
-            for _ in range(5):
-                assert reader.pull() is before
         assert (len(streaming.streams), streaming.requests) == (1, [])
-
-    @pytest.mark.parametrize("sent", [[b":\n"] * 20, [b"retry: 1\n\n", b": ping\n\n"], [b"event: book\n\n"]])
-    def test_a_stream_of_comments_beside_a_list_of_pairs_counts_as_silent(
-        self, streaming: Front, stream_url: str, sent: list[bytes], caplog: pytest.LogCaptureFixture
-    ):
-        """As that of a replica without pairs. The wait has a reason, and ends with polling."""
-        streaming.scripts = [[books(1, 2, spot=7), ends(1)], [*sent, HOLD], [*sent, HOLD]]
-        with Reader(Feed(ServiceSource(stream_url, clock=(clock := Clock())))) as reader:
-            assert spots(reader.pull().index) == {1: "7", 2: "7"}
-            clock.step = 1
-            reader.until(lambda version: spots(version.index) == {1: "1", 2: "2"})
-        assert "cannot be read: no event from the stream within 5 seconds, although its list has 2 pairs" in caplog.text
-        assert len(streaming.streams) == 3
 
     def test_a_stream_without_a_version_shows_nothing(self, streaming: Front, stream_url: str):
         streaming.scripts = [[books(1, 2, spot=1), HOLD]]

@@ -678,6 +678,17 @@ class TestPublishers:
         assert [publisher.exitcode for publisher in publishers] == [0] * 8
         assert read(path) == {number: str(number) for number in range(1, 9)}
 
+    def test_a_copy_in_another_journal_mode_waits_for_a_writer(self, path: Path, monkeypatch: pytest.MonkeyPatch):
+        """SQLite itself does not wait there: a new store failed sometimes if two processes created it."""
+        open_store(path).close()
+        plain(path, "PRAGMA journal_mode = DELETE")
+        with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreBusy, match="others have been writing for 0 seconds"):
+                open_store(path, wait=0)
+            monkeypatch.setattr(publishing, "sleep", lambda seconds: writer.execute("COMMIT"))
+            open_store(path, wait=DEADLINE_SECONDS).close()
+
     def test_another_program_cannot_keep_a_store_from_being_created(self, path: Path):
         """Any user who can read the folder can lock it."""
         folder = os.open(path.parent, os.O_RDONLY)
@@ -732,45 +743,6 @@ class TestPublishers:
             eventually(is_moved)
             assert Path(f"{filled}-wal").stat().st_size < spot * 5 * 8192
             eventually(lambda: spots(live) == {1: str(spot), 2: str(spot), 3: "3"})
-
-    @pytest.mark.parametrize("read_seconds", [0.0, 0.5])
-    def test_readers_that_are_always_reading_do_not_let_the_log_grow(
-        self, filled: Path, monkeypatch: pytest.MonkeyPatch, read_seconds: float
-    ):
-        """SQLite restarts the log only while no reader is in it: the publisher gives readers time to finish."""
-
-        def next_read(reader: sqlite3.Connection) -> None:
-            reader.commit()
-            reader.execute("BEGIN")
-            reader.execute("SELECT revision FROM last").fetchone()
-
-        with closing(sqlite3.connect(filled)) as one, closing(sqlite3.connect(filled)) as two:
-            readers = one, two
-            ends_at = {one: 0.0, two: read_seconds / 2}
-            now = 0.0
-
-            def let_finish(seconds: float) -> None:
-                nonlocal now
-                now += seconds
-                for reader in readers:
-                    if now >= ends_at[reader]:
-                        next_read(reader)
-                        ends_at[reader] = now + read_seconds
-
-            monkeypatch.setattr(publishing, "LOG_BYTES", 100_000)
-            monkeypatch.setattr(publishing, "MAX_LOG_BYTES", 1_000_000)
-            monkeypatch.setattr(publishing, "sleep", let_finish)
-            with open_store(filled, synchronous="normal") as store:
-                for number in range(1, 300):
-                    # One of them is reading at each moment.
-                    if read_seconds:
-                        let_finish(0.02)
-                    else:
-                        next_read(readers[number % 2])
-                    store.publish(book(1, number))
-                assert Path(f"{filled}-wal").stat().st_size < 3_000_000
-            let_finish(1)
-            assert read(filled)[1] == "299"
 
     def test_a_reader_that_is_far_behind_reads_all_rows(self, filled: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(rows, "MAX_CHANGES", 3)

@@ -58,7 +58,9 @@ def counterexample(claim: Callable[[OrderBook], bool]) -> OrderBook | None:
     except AssertionError as error:
         report = "\n".join(error.__notes__)
         arguments = report.partition("Failing test case: test(")[2].partition("\n)")[0]
-        pasted: dict[str, Any] = eval(f"dict({arguments})", dict(vars(market_index)))  # printed by Hypothesis
+        pasted: dict[str, Any] = eval(
+            f"dict({arguments})", {**vars(market_index), "Decimal": Decimal}
+        )  # printed by Hypothesis
         book: OrderBook = pasted["book"]
         return book
     return None

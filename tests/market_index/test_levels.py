@@ -167,10 +167,10 @@ class TestSequence:
             with pytest.raises(TypeError, match="amount_at takes a price"):
                 mistake()
 
-    def test_a_position_out_of_range_is_an_index_error(self):
-        for position in (3, -4):
-            with pytest.raises(IndexError):
-                _ = deep_book(3).bids[position]
+    @pytest.mark.parametrize("position", [3, -4])
+    def test_a_position_out_of_range_is_an_index_error_with_the_number_of_levels(self, position: int):
+        with pytest.raises(IndexError, match=rf"^bids\[{position}\] is out of range: there are 3 levels$"):
+            _ = deep_book(3).bids[position]
 
     @given(books, books)
     def test_equal_levels_of_one_side_are_equal(self, one: OrderBook, other: OrderBook):

@@ -26,7 +26,7 @@ from market_index import (
     Side,
 )
 from market_index.errors import safe_repr
-from market_index.strategies import order_ids, orders, prices, resting_orders
+from market_index.strategies import order_ids, orders, prices
 from tests.market_index.models import books_of_orders
 
 PAIRS = [Pair(AssetId(bytes(28), name), ADA) for name in (b"", b"A", b"B")]
@@ -212,36 +212,6 @@ class TestUntrack:
     def test_a_pair_that_cannot_be_tracked_cannot_be_untracked(self, pair):
         with pytest.raises(InvalidOrderBook):
             RestingOrders().untrack(pair)
-
-
-class TestAt:
-    """`RestingOrders.at`: the orders of a level."""
-
-    @given(resting_orders(), st.sampled_from(PAIRS), st.sampled_from(Side), prices())
-    def test_it_returns_the_orders_behind_each_level(
-        self, resting: RestingOrders, pair: Pair, side: Side, price: Decimal
-    ):
-        for level_price in {price} | {order.level_price for order in resting.values()}:
-            found = resting.at(pair, side, level_price)
-            assert list(found) == sorted(found)
-            assert found == {
-                order_id: order
-                for order_id, order in resting.items()
-                if (order.pair, order.side, order.level_price) == (pair, side, level_price) and order.amount
-            }
-
-    @pytest.mark.parametrize(
-        ("arguments", "error"),
-        [
-            (("ADA/x", Side.ASK, "1"), InvalidOrderBook),
-            ((PAIR, "ask", "1"), InvalidOrderBook),
-            ((PAIR, Side.ASK, 1.0), InvalidPrice),
-            ((PAIR, Side.ASK, "0"), InvalidPrice),
-        ],
-    )
-    def test_an_invalid_pair_side_or_price_is_an_error(self, arguments, error):
-        with pytest.raises(error):
-            RestingOrders({"a": ask(7)}).at(*arguments)
 
 
 class TestMapping:

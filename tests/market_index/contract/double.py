@@ -51,6 +51,7 @@ class Double:
         self.requests: list[Request] = []
 
     def __call__(self, request: Request) -> Response:
+        assert re.fullmatch("[!-~]+", request.target), "no client can send this"
         self.requests.append(request)
         self.move()
         response = self.edit(request, self.respond(request))

@@ -188,6 +188,7 @@ PLANTED: dict[Rule, dict[str, Planted]] = {
         "no colon": info("quote", lambda one: one.replace(":", "")),
         "a ticker": info("base", lambda one: "MIN" if one != "ADA" else one),
         "no colon before an empty name": info("base", lambda one: one.removesuffix(":")),
+        "a line break": info("base", lambda one: f"{one}\n"),
         "an odd digit": info("base", lambda one: one + "0" if ":" in one else one),
     },
     Rule.PRICES: {

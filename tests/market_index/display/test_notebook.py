@@ -55,7 +55,7 @@ def test_an_empty_book_has_no_rows():
 
 
 def test_levels_are_rows():
-    assert rows(deep(1).bids) == [["price", "accumulated_liquidity"], ["0." + "0" * 26 + "11", str(2**64 - 1)]]
+    assert rows(deep(1).bids) == [["price", "amount"], ["0." + "0" * 26 + "11", str(2**64 - 1)]]
     assert title(Levels(Side.BID)) == "0 bids"
 
 

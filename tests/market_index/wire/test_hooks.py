@@ -37,7 +37,7 @@ from market_index import (
     wire,
 )
 from market_index.strategies import order_books
-from tests.market_index.wire.texts import BOOK, LIST, TOKEN
+from tests.market_index.wire.texts import BOOK, LIST, TOKEN, replaced
 
 
 @frozen
@@ -58,6 +58,7 @@ class Snapshot:
     info: PairInfo | None
     last: Seen | Placed
     levels: tuple[PriceLevel, ...]
+    side: Levels
     books: list[OrderBook]
     index: MarketIndex
     by_name: dict[str, OrderBook]
@@ -125,7 +126,7 @@ def test_a_value_is_the_json_of_the_contract(book: OrderBook, info: PairInfo, fr
         assert converter.unstructure(one)["bids"] == [converter.unstructure(level)]
 
 
-def test_an_order_and_an_index_have_the_names_of_their_fields():
+def test_a_value_that_the_contract_lacks_has_the_names_of_its_arguments():
     pair = {"base": TOKEN, "quote": "ADA"}
     for price in ("0.25", "1/3"):
         order = {"pair": pair, "side": "ask", "price": price, "amount": 0}
@@ -138,19 +139,11 @@ def test_an_order_and_an_index_have_the_names_of_their_fields():
         "published_at": None,
     }
     assert PLAIN.unstructure(PLAIN.structure(index, MarketIndex)) == index
-
-
-def test_a_field_of_levels_is_an_error():
-    @frozen
-    class Side:
-        levels: Levels
-
-    converter = Converter()
-    wire.configure_converter(converter)
-    with pytest.raises(TypeError, match="a field of type Levels has no JSON: store its order book"):
-        converter.unstructure(Side(wire.order_book_from_json(json.dumps(BOOK).encode()).bids))
+    side = {"side": "bid", "levels": BOOK["bids"]}
+    assert PLAIN.structure(side, Levels) == PLAIN.structure(BOOK, OrderBook).bids
+    assert PLAIN.unstructure(PLAIN.structure(side, Levels)) == side
     with pytest.raises(ClassValidationError):
-        converter.structure({"levels": []}, Side)
+        PLAIN.structure(side | {"side": "ask"}, Levels)
 
 
 def test_a_union_of_values_needs_a_tag():
@@ -164,32 +157,6 @@ def test_a_union_of_values_needs_a_tag():
 
 
 # Faults
-
-
-NESTED = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.integers(-1, 2**65) | st.sampled_from(["", "x", "1", "0.50", "1e5"]),
-    lambda parts: st.lists(parts, max_size=2) | st.dictionaries(st.sampled_from(["price", "x"]), parts, max_size=2),
-    max_leaves=3,
-)
-
-
-def replaced(data: st.DataObject, value: Any) -> Any:
-    """Return a JSON value with a change at any place: another value, a key or an item that is absent, new or twice."""
-    keys = list(range(len(value)) if isinstance(value, list) else value) if isinstance(value, (list, dict)) else []
-    if not keys or data.draw(st.integers(0, 5)) == 0:
-        return data.draw(NESTED | st.just([value, value]))
-    key = data.draw(st.sampled_from(keys))
-    copied = value.copy()
-    match data.draw(st.sampled_from(["descend", "descend", "absent", "new", "twice"])):
-        case "descend":
-            copied[key] = replaced(data, value[key])
-        case "absent":
-            del copied[key]
-        case "new" if isinstance(copied, dict):
-            copied[data.draw(st.sampled_from(["price", "spot", "size"]))] = data.draw(NESTED)
-        case _ if isinstance(copied, list):
-            copied.append(copied[key])
-    return copied
 
 
 def read(read_one: Callable[[], Any], *expected: type[Exception]) -> Any:

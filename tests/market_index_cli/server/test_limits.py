@@ -23,6 +23,7 @@ from market_index_cli.server import limits
 from market_index_cli.server.http_server import Server, connections_allowed
 from market_index_cli.server.limits import HEAD_SECONDS, MAX_HEAD_BYTES
 from market_index_http import create_app
+from market_index_http.operating.counting import Responses
 from tests.market_index_cli.server.fakes import Loop, all_of, connected, slow
 from tests.service import Client, Service, served
 from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually
@@ -198,8 +199,8 @@ class TestNumber:
         assert second.channel.is_closed
 
     def test_real_connections(self):
-        counted: list[int] = []
-        with slow(max_connections=2, count=lambda _, status: counted.append(status)) as running, ExitStack() as stack:
+        responses = Responses()
+        with slow(max_connections=2, responses=responses) as running, ExitStack() as stack:
             app, service = running
 
             def connect(sent: bytes) -> Client:
@@ -212,7 +213,7 @@ class TestNumber:
             rejected = stack.enter_context(closing(Client(service.port)))
             response = rejected.send(b"")
             assert (response.status, response.json) == (503, {"error": "Too many connections"})
-            assert counted == [503]
+            assert responses["other"].statuses[503] == 1
             app.resume.set()
             assert [one.send(b"").status for one in (busy, second)] == [404, 404]
 

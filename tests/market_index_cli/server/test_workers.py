@@ -59,10 +59,10 @@ def test_workers_serve_the_same_until_a_signal_and_a_killed_one_is_replaced(tmp_
         service = command.service
         with each_worker(service.port) as clients:
             assert len({client.request(LIST).body for client in clients.values()}) == 1
+            eventually(lambda: lists(scrape(service)) == 2)
             assert [broken_rules(client) for client in clients.values()] == [[], []]
             for process in clients:
                 assert f"Z INFO market_index_cli[{process}]: {store}: 13 pairs, 0 records rejected\n" in command.stderr
-            eventually(lambda: lists(scrape(service)) > 20)
             killed, left = clients
             with Load(service.port) as load:
                 os.kill(killed, signal.SIGKILL)
