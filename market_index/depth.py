@@ -5,7 +5,6 @@ All results are exact. The methods of `OrderBook` with these names are the publi
 
 from __future__ import annotations
 
-from array import array
 from decimal import Decimal, localcontext
 from itertools import accumulate, groupby
 from operator import attrgetter, mul
@@ -14,14 +13,7 @@ from typing import Any, Final, final
 from attrs import frozen
 
 from market_index.errors import InvalidPrice
-from market_index.levels import (
-    MAX_LIQUIDITY,
-    REPR_LEVELS,
-    Levels,
-    by_price,
-    levels_of_columns,
-    reject_total,
-)
+from market_index.levels import REPR_LEVELS, Levels, by_price, levels_of_totals, price_key
 from market_index.prices import EXACT, plain, to_price
 from market_index.value import Value, slot_setters, unchecked
 
@@ -93,32 +85,22 @@ def totals(levels: Levels) -> tuple[int, Decimal]:
     return base, plain(quote)
 
 
-def liquidity(levels: Levels) -> Liquidity:
-    """Return the total liquidity of the levels."""
-    return Liquidity(*totals(levels))
-
-
-def within(levels: Levels, mid: Decimal, share: Decimal) -> Levels:
-    """Return the levels whose price is at most that share of the midpoint worse than the midpoint."""
-    return levels.depth(by_price(levels).count_to(levels.side.worse_by(share, mid)))
+def up_to(levels: Levels, limit: Decimal) -> Levels:
+    """Return the levels whose price is the limit or better."""
+    return levels.depth(by_price(levels).count_to(limit))
 
 
 def grouped(levels: Levels, step: Decimal) -> Levels:
     """Return the levels rounded to multiples of a step and summed. See `OrderBook.grouped` for the errors."""
     side = levels.side
-    prices: list[Decimal] = []
-    amounts = array("Q")
+    sums: dict[str, int] = {}
     with localcontext(EXACT):
         for steps, cell in groupby(levels.items(), key=lambda entry: side.rounded(*divmod(entry[0], step))):
-            cell_prices, cell_amounts = zip(*cell, strict=True)
+            prices, amounts = zip(*cell, strict=True)
             try:
                 price = to_price(steps * step)
             except InvalidPrice:
                 # The multiple is not a price: it is zero, or has too many digits.
-                price = cell_prices[-1]
-            total = sum(cell_amounts)
-            if total > MAX_LIQUIDITY:
-                reject_total(side, price, total)
-            prices.append(price)
-            amounts.append(total)
-    return levels_of_columns(side, prices, amounts)
+                price = prices[-1]
+            sums[price_key(price)] = sum(amounts)
+    return levels_of_totals(side, sums)

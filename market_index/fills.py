@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 from attrs import frozen
 
-from market_index.depth import totals
+from market_index.depth import totals, up_to
 from market_index.errors import InvalidPrice, safe_repr
 from market_index.levels import Levels, by_price, require_amount
 from market_index.prices import (
@@ -113,7 +113,7 @@ def simulate_fill(
     if unit not in ("base", "quote"):
         raise ValueError(f"unit must be 'base' or 'quote', got {safe_repr(unit)}")
     if limit is not None:
-        levels = levels.depth(by_price(levels).count_to(to_price(limit, "the limit")))
+        levels = up_to(levels, to_price(limit, "the limit"))
     # What one unit of the quote asset costs or brings.
     factor = _ONE
     if fee is not None:

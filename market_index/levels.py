@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequen
 from decimal import Decimal
 from itertools import chain
 from operator import attrgetter, itemgetter
-from typing import Any, Final, NoReturn, TypeAlias, final, overload
+from typing import Any, Final, TypeAlias, final, overload
 
 from attrs import field, frozen
 
@@ -121,8 +121,8 @@ class Levels(Value, Sequence[PriceLevel]):
         for position, level in enumerate(entries):
             if type(level) is not PriceLevel:
                 raise InvalidOrderBook(f"{side.value}s[{position}] must be a PriceLevel, got {safe_repr(level)}")
-        amounts = array("Q", map(_AMOUNT, entries))
-        _SET_BY_PRICE(self, _map_of_columns(side, tuple(map(_PRICE, entries)), amounts))
+        columns = levels_of_columns(side, tuple(map(_PRICE, entries)), array("Q", map(_AMOUNT, entries)))
+        _SET_BY_PRICE(self, by_price(columns))
         _SET_SIDE(self, side)
 
     @property
@@ -146,10 +146,12 @@ class Levels(Value, Sequence[PriceLevel]):
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns by name, such as for `pandas.DataFrame(book.asks.to_columns())`.
 
+        The names are those of the columns of a book, which has both sides.
+
         >>> Levels(Side.ASK, [PriceLevel("0.5", 7)]).to_columns()
-        {'price': [Decimal('0.5')], 'accumulated_liquidity': [7]}
+        {'price': [Decimal('0.5')], 'amount': [7]}
         """
-        return {"price": list(self._by_price.keys()), "accumulated_liquidity": list(self._by_price.values())}
+        return {"price": list(self._by_price.keys()), "amount": list(self._by_price.values())}
 
     def amount_at(self, price: Decimal | str) -> int:
         """Return the liquidity at exactly this price, 0 if there is no such level.
@@ -228,6 +230,8 @@ class Levels(Value, Sequence[PriceLevel]):
             raise TypeError(
                 f"the index of a level must be an int or a slice, got {safe_repr(index)}; amount_at takes a price"
             ) from None
+        except IndexError:
+            raise IndexError(f"{self.side.value}s[{index}] is out of range: there are {len(self)} levels") from None
         return _level(*self._by_price.at(position))
 
     def __reversed__(self) -> Iterator[PriceLevel]:
@@ -290,15 +294,9 @@ def levels_of_columns(
         amounts: An array of amounts from 1 to 2^64-1.
         keys: The `price_key` of each price, if they are known.
     """
-    return _levels(side, _map_of_columns(side, prices, amounts, keys))
-
-
-def _map_of_columns(
-    side: Side, prices: Sequence[Decimal], amounts: MutableSequence[int], keys: Sequence[str] | None = None
-) -> SortedMap[Decimal, int]:
-    require_order(side, prices)
+    _require_order(side, prices)
     octets = None if keys is None else map(str.encode, keys)
-    return SortedMap.of(_BID_ORDER if side is Side.BID else _ASK_ORDER, prices, amounts, octets)
+    return _levels(side, SortedMap.of(_BID_ORDER if side is Side.BID else _ASK_ORDER, prices, amounts, octets))
 
 
 def by_price(levels: Levels) -> SortedMap[Decimal, int]:
@@ -316,20 +314,25 @@ def gathered(side: Side, entries: Iterable[Entry]) -> Levels:
 
 
 def levels_of_totals(side: Side, totals: Mapping[str, int]) -> Levels:
-    """Return the levels of totals by the `price_key` of their price; zeros are dropped (decision 14)."""
+    """Return the levels of totals by the `price_key` of their price; zeros are dropped (decision 14).
+
+    Raises `InvalidOrderBook` for a total above 2^64-1 (decision 13).
+    """
     prices: list[Decimal] = []
     amounts = array("Q")
     by_price = zip(map(Decimal, totals), totals.values(), strict=True)
     for price, total in sorted(by_price, key=itemgetter(0), reverse=side is Side.BID):
         if total > MAX_LIQUIDITY:
-            reject_total(side, price, total)
+            raise InvalidOrderBook(
+                f"the total of the {side.value}s at {price_text(price)} must be at most 2^64-1, got {total}"
+            )
         if total:
             prices.append(price)
             amounts.append(total)
     return levels_of_columns(side, prices, amounts)
 
 
-def require_order(side: Side, prices: Sequence[Decimal]) -> None:
+def _require_order(side: Side, prices: Sequence[Decimal]) -> None:
     """Raise `InvalidOrderBook`, which names the place, unless each price is worse than the previous one."""
     if not all(map(side.is_better, prices, prices[1:])):
         position = list(map(side.is_better, prices, prices[1:])).index(False)
@@ -346,11 +349,6 @@ def require_amount(name: str, value: object, least: int = 0, *, is_bounded: bool
         bounds = f"from {least} to 2^64-1" if is_bounded else f"of {least} or more"
         given = safe_repr(value) if type(value) is int else f"{type(value).__name__}: {safe_repr(value)}"
         raise InvalidOrderBook(f"{name} must be a whole number (int) {bounds}, got {given}")
-
-
-def reject_total(side: Side, price: Decimal, total: int) -> NoReturn:
-    """Raise `InvalidOrderBook` for a total above 2^64-1 at a price (decision 13)."""
-    raise InvalidOrderBook(f"the total of the {side.value}s at {price_text(price)} must be at most 2^64-1, got {total}")
 
 
 def read_entries(side: Side, entries: Iterable[Entry]) -> list[tuple[Decimal, int | None]]:

@@ -209,8 +209,7 @@ class OrderBook(Value):
     @property
     def is_locked(self) -> bool:
         """Whether best bid and best ask have the same price."""
-        bid, ask = self.best_bid, self.best_ask
-        return bid is not None and ask is not None and bid.price == ask.price
+        return self.spread == 0
 
     @property
     def is_crossed(self) -> bool:
@@ -306,7 +305,7 @@ class OrderBook(Value):
         """
         levels, mid = self.side(side), self.mid
         share = to_price(ratio, "the ratio")
-        return None if mid is None else depth.liquidity(depth.within(levels, mid, share))
+        return None if mid is None else Liquidity(*depth.totals(depth.up_to(levels, levels.side.worse_by(share, mid))))
 
     def grouped(self, step: Decimal | str) -> OrderBook:
         """Return the book with its prices rounded to multiples of a step: bids down, asks up.

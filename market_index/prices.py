@@ -390,9 +390,7 @@ def _wrong_type(name: str, value: object) -> str:
     if type(value) in {int, float} and 0 < value <= MAX_COEFFICIENT:  # type: ignore[operator]  # numbers, both of them
         order = "; a level is (price, amount)" if type(value) is int and name == "a price" else ""
         return f"{given}; pass '{value}' or Decimal('{value}'){order}"
-    if isinstance(value, Fraction):
-        return f"{given}; pass a Decimal{', or make an Order of it' if name == 'a price' else ''}"
-    return f"{given}; pass its text or a Decimal"
+    return f"{given}; pass a Decimal, or the text of one"
 
 
 def _out_of_range(name: str, value: object, rule: str) -> PriceOutOfRange:

@@ -25,7 +25,7 @@ from market_index.levels import MAX_LIQUIDITY, Levels, by_price, price_key
 from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import LedgerOrder, Pair, require_trackable
-from market_index.prices import Side, price_for_takers, require_side, to_price, to_ratio
+from market_index.prices import Side, price_for_takers, to_ratio
 from market_index.printing import repr_pretty
 from market_index.sorted_map import KeyOrder, SortedMap
 from market_index.value import Value, slot_setters
@@ -153,7 +153,13 @@ class RestingOrders(Value, Mapping[str, Order]):
             require_trackable(pair)
             change_of(pair).spot = _checked_spot(pair, spot)
         saturated: dict[str, tuple[Pair, int] | None] = {}
-        index = self.index.with_books(*[self._changed_book(change, saturated) for change in changes.values()])
+        books: list[OrderBook] = []
+        for change in changes.values():
+            book = self.index.get(change.pair) or OrderBook(change.pair)
+            bids = self._level_changes(change.pair, book.bids, change.bids, saturated)
+            asks = self._level_changes(change.pair, book.asks, change.asks, saturated)
+            books.append(book.apply(bids, asks, change.spot))
+        index = self.index.with_books(*books)
         if as_of is not None:
             index = index.with_freshness(Freshness(as_of, index.published_at))
         by_id: dict[str, Order | None] = dict.fromkeys(gone)
@@ -187,13 +193,6 @@ class RestingOrders(Value, Mapping[str, Order]):
                 gone[order_id] = before
         return gone
 
-    def _changed_book(self, change: _PairChange, saturated: dict[str, tuple[Pair, int] | None]) -> OrderBook:
-        """Return the next book of a pair, and set the levels that are or were saturated."""
-        book = self.index.get(change.pair) or OrderBook(change.pair)
-        bids = self._level_changes(change.pair, book.bids, change.bids, saturated)
-        asks = self._level_changes(change.pair, book.asks, change.asks, saturated)
-        return book.apply(bids, asks, change.spot)
-
     def _level_changes(
         self,
         pair: Pair,
@@ -201,7 +200,7 @@ class RestingOrders(Value, Mapping[str, Order]):
         differences: dict[str, tuple[Decimal, int]],
         saturated: dict[str, tuple[Pair, int] | None],
     ) -> tuple[tuple[Decimal, int], ...]:
-        """Return the changes of levels that add differences to their totals."""
+        """Return the changes of levels that add differences to their totals, and set those that are saturated."""
         changes: list[tuple[Decimal, int]] = []
         for text, (price, difference) in differences.items():
             shown = by_price(levels).get(price) or 0
@@ -230,28 +229,6 @@ class RestingOrders(Value, Mapping[str, Order]):
                 resting = sum(order.pair == pair for order in self._by_id.values())
                 raise InvalidOrderBook(f"{pair} must have no orders to be untracked, got {resting}")
         return _resting_orders(self._by_id, self._saturated, self.index.without(*pairs))
-
-    def at(self, pair: Pair, side: Side, price: Decimal | str) -> dict[str, Order]:
-        """Return the orders of a level by id, sorted by id. It reads all orders: 10,000 take a millisecond.
-
-        >>> from market_index import ADA, AssetId
-        >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
-        >>> resting = RestingOrders({"a#0": Order(pair, Side.ASK, "0.5", 70), "b#1": Order(pair, Side.ASK, "0.6", 30)})
-        >>> list(resting.at(pair, Side.ASK, "0.50"))
-        ['a#0']
-
-        Raises:
-            InvalidOrderBook: The pair cannot be tracked, or `side` is not a `Side`.
-            InvalidPrice: `price` is not a price.
-        """
-        require_trackable(pair)
-        require_side(side)
-        level_price = to_price(price)
-        return {
-            order_id: order
-            for order_id, order in self._by_id.items()
-            if order.side is side and order.amount and order.level_price == level_price and order.pair == pair
-        }
 
     def __getitem__(self, order_id: str) -> Order:
         order = self._by_id.get(order_id) if type(order_id) is str else None

@@ -156,9 +156,6 @@ class SortedMap(Generic[K, V]):
         """Return the map of the first `count` keys, or itself if it has no more."""
         if count >= self.size:
             return self
-        first = self.chunks[0]
-        if count <= min(len(first.keys), MAX_UNSPLIT):
-            return SortedMap(self.order, count, (first[:count],))
         number, left = self._place(count)
         chunks = [*self.chunks[:number], self.chunks[number][:left]]
         if count > MAX_UNSPLIT:

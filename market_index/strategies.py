@@ -10,9 +10,9 @@ extra `hypothesis` also registers the strategies by type, for `st.from_type(Orde
 ...     assert book.buy(1).average_price >= book.best_ask.price
 >>> test_a_fill_is_never_better_than_the_best_price()
 
-A part of a value, such as the pair in `order_books(pair=...)`, is given as a value or a strategy. Errors are raised
-when a value is drawn: an impossible range or combination of arguments raises `InvalidArgument` of Hypothesis, and an
-invalid part raises the error of its type. A strategy that you pass must draw enough different prices for the levels of
+A part of a value, such as the pair in `order_books(pair=...)`, is given as a value or a strategy. An impossible range
+or combination of arguments raises `InvalidArgument` of Hypothesis at once. An invalid part raises the error of its type
+when a value is drawn. A strategy that you pass must draw enough different prices for the levels of
 a book, and enough different pairs for an index.
 """
 
@@ -22,11 +22,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, partial
 from itertools import chain, product
 from math import ceil, floor
 from operator import attrgetter, itemgetter
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from market_index.assets import ADA, MAX_ASSET_NAME_LENGTH, POLICY_ID_LENGTH, AssetId
 from market_index.display.tokens import MAX_DECIMALS, Token, Tokens
@@ -49,7 +49,6 @@ except ModuleNotFoundError as _missing:
 __all__ = [
     "amounts",
     "asset_ids",
-    "asset_names",
     "freshness",
     "level_changes",
     "levels",
@@ -59,7 +58,6 @@ __all__ = [
     "orders",
     "pair_infos",
     "pairs",
-    "policy_ids",
     "price_levels",
     "prices",
     "ratios",
@@ -68,8 +66,6 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
-_P = ParamSpec("_P")
-
 
 Part: TypeAlias = _T | st.SearchStrategy[_T] | None
 """A part of a value: a value, a strategy, or None for any valid value."""
@@ -82,16 +78,6 @@ Part: TypeAlias = _T | st.SearchStrategy[_T] | None
 def _build(draw: st.DrawFn, target: Callable[..., _T], *parts: st.SearchStrategy[Any]) -> _T:
     """Build a value of drawn parts. Unlike with `st.builds`, a failing test shows the value, not the call."""
     return target(*map(draw, parts))
-
-
-def _when_drawn(define: Callable[_P, st.SearchStrategy[_T]]) -> Callable[_P, st.SearchStrategy[_T]]:
-    """Call a function of a strategy only when a value is drawn, because Hypothesis raises errors of arguments then."""
-
-    @wraps(define)
-    def defined_later(*args: _P.args, **kwargs: _P.kwargs) -> st.SearchStrategy[_T]:
-        return st.deferred(lambda: define(*args, **kwargs))
-
-    return defined_later
 
 
 def _part(part: Part[_T], default: st.SearchStrategy[_T]) -> st.SearchStrategy[_T]:
@@ -113,19 +99,14 @@ _AWKWARD_ASSET_NAMES: Final = (
 _AWKWARD_TOKENS: Final = tuple(AssetId(*parts) for parts in product(_AWKWARD_POLICY_IDS, _AWKWARD_ASSET_NAMES))
 
 
-def policy_ids() -> st.SearchStrategy[bytes]:
-    """Draw policy ids of 28 bytes. Half of them are from a small set, so that tokens share policy ids."""
-    return st.sampled_from(_AWKWARD_POLICY_IDS) | st.binary(min_size=POLICY_ID_LENGTH, max_size=POLICY_ID_LENGTH)
-
-
-def asset_names() -> st.SearchStrategy[bytes]:
-    """Draw asset names: texts, names with a CIP-67 label, and other bytes."""
-    return st.sampled_from(_AWKWARD_ASSET_NAMES) | st.binary(max_size=MAX_ASSET_NAME_LENGTH)
-
-
 def asset_ids(*, ada: bool = True) -> st.SearchStrategy[AssetId]:
-    """Draw native tokens, and ADA unless `ada` is False. Some tokens share a policy id or an asset name."""
-    tokens = st.sampled_from(_AWKWARD_TOKENS) | _build(AssetId, policy_ids(), asset_names())
+    """Draw native tokens, and ADA unless `ada` is False. Some tokens share a policy id or an asset name.
+
+    Names are texts, names with a CIP-67 label, and other bytes.
+    """
+    policy_ids = st.sampled_from(_AWKWARD_POLICY_IDS) | st.binary(min_size=POLICY_ID_LENGTH, max_size=POLICY_ID_LENGTH)
+    names = st.sampled_from(_AWKWARD_ASSET_NAMES) | st.binary(max_size=MAX_ASSET_NAME_LENGTH)
+    tokens = st.sampled_from(_AWKWARD_TOKENS) | _build(AssetId, policy_ids, names)
     return st.just(ADA) | tokens if ada else tokens
 
 
@@ -156,7 +137,6 @@ _NEIGHBOURS: Final = 16
 """The number of neighbouring prices that are drawn close to a number."""
 
 
-@_when_drawn
 def prices(
     *,
     min_value: Decimal | str | None = None,
@@ -230,7 +210,6 @@ def ratios() -> st.SearchStrategy[Fraction]:
     return _build(Fraction, _integers(1, MAX_COEFFICIENT), denominators) | st.sampled_from(_AWKWARD_RATIOS)
 
 
-@_when_drawn
 def amounts(*, min_value: int = 1, max_value: int = MAX_LIQUIDITY) -> st.SearchStrategy[int]:
     """Draw amounts of the base asset, in its smallest unit. Levels have at least 1; a change to 0 removes a level.
 
@@ -261,7 +240,7 @@ def _price(price: Part[Decimal | str]) -> st.SearchStrategy[Decimal]:
 
 def _amount(amount: Part[int], least: int = 1) -> st.SearchStrategy[int]:
     if isinstance(amount, int):
-        return st.deferred(lambda: st.just(_possible(amount, least)))
+        return st.just(_possible(amount, least))
     return _part(amount, amounts(min_value=least))
 
 
@@ -277,7 +256,6 @@ def price_levels(*, price: Part[Decimal | str] = None, amount: Part[int] = None)
     return _build(PriceLevel, _price(price), _amount(amount))
 
 
-@_when_drawn
 def order_books(
     *,
     pair: Part[Pair] = None,
@@ -373,9 +351,7 @@ def _moved(taken: Mapping[Decimal, int], drawn: Iterable[tuple[Iterator[Decimal]
 
 def levels(*, side: Part[Side] = None) -> st.SearchStrategy[Levels]:
     """Draw one side of a book."""
-    return _part(side, st.sampled_from(Side)).flatmap(
-        lambda drawn: order_books(sides=drawn).map(attrgetter("bids" if drawn is Side.BID else "asks"))
-    )
+    return _part(side, st.sampled_from(Side)).flatmap(lambda of: order_books(sides=of).map(lambda book: book.side(of)))
 
 
 def level_changes(

@@ -58,7 +58,7 @@ def table(value: object, tokens: Tokens | None = None, pair: Pair | None = None)
     >>> from market_index.display import Token
     >>> levels, snek = Levels(Side.ASK, [PriceLevel("4100.5", 7)]), AssetId(bytes(28), b"SNEK")
     >>> table(levels).html
-    '<div>1 asks</div><table><tr><th>price</th><th>accumulated_liquidity</th></tr><tr><td>4100.5</td><td>7</td></tr>...
+    '<div>1 asks</div><table><tr><th>price</th><th>amount</th></tr><tr><td>4100.5</td><td>7</td></tr>...
     >>> table(levels, Tokens([Token(snek, decimals=0)]), Pair(snek, ADA)).html
     '<div>1 asks<br>in whole units</div>...<td>0.0041005</td><td>7</td></tr></table>'
 
@@ -139,7 +139,7 @@ def _(book: OrderBook) -> _Content:
 @_content.register
 def _(levels: Levels) -> _Content:
     title = f"{len(levels):,} {levels.side.value}s"
-    return [[title]], ("price", "accumulated_liquidity"), list(levels[:SHOWN_ROWS].items()), len(levels)
+    return [[title]], ("price", "amount"), list(levels[:SHOWN_ROWS].items()), len(levels)
 
 
 @_content.register

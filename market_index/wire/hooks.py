@@ -19,7 +19,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cache, partial
 from operator import itemgetter
-from typing import Any, Final, NoReturn, TypeAlias, get_args, get_origin
+from typing import Any, Final, TypeAlias, get_args, get_origin
 
 from attrs import fields, frozen, has, resolve_types
 from cattrs import (
@@ -50,10 +50,10 @@ Hook: TypeAlias = Callable[[Any, Any], Any]
 def configure_converter(converter: Converter) -> None:
     """Configure a converter of cattrs, so that your own classes can have fields with values of the library.
 
-    `AssetId`, `Pair`, `PairInfo`, `PriceLevel`, `OrderBook`, `MarketIndex`, `Order` and `Freshness` become the JSON of
-    the contract, and are read as strictly as by `order_book_from_json`. An order and an index, which the contract does
-    not have, become objects with the names of their fields. Unknown keys are an error if the converter has
-    `forbid_extra_keys`. No other type changes.
+    `AssetId`, `Pair`, `PairInfo`, `PriceLevel`, `OrderBook` and `Freshness` become the JSON of the contract, and are
+    read as strictly as by `order_book_from_json`. An `Order`, a `MarketIndex` and `Levels`, which the contract does not
+    have, become objects with the names of the arguments of their constructors. Unknown keys are an error if the
+    converter has `forbid_extra_keys`. No other type changes.
 
     You can call it before or after `cattrs.preconf` configures the converter. Call it again on a copy of the converter
     that has other settings.
@@ -80,8 +80,6 @@ def configure_converter(converter: Converter) -> None:
             structure = partial(_structured_briefly, structure)
         converter.register_structure_hook(of_type, structure)
         converter.register_unstructure_hook(of_type, unstructure)
-    converter.register_structure_hook(Levels, _refuse_levels)
-    converter.register_unstructure_hook(Levels, _refuse_levels)
 
 
 @cache
@@ -158,10 +156,19 @@ class _IndexObject(FreshnessObject):
     books: tuple[OrderBook, ...]
 
 
+@frozen
+class _LevelsObject:
+    """The levels of one side, without their book."""
+
+    side: Side
+    levels: tuple[PriceLevel, ...]
+
+
 _OBJECTS: Final[dict[type, type]] = {
     PairInfo: _PairInfoObject,
     Freshness: FreshnessObject,
     MarketIndex: _IndexObject,
+    Levels: _LevelsObject,
 }
 
 
@@ -169,8 +176,8 @@ _OBJECTS: Final[dict[type, type]] = {
 
 
 def _is_object(of_type: Any) -> bool:
-    # An index is no class of attrs.
-    return has(of_type) or of_type is MarketIndex
+    # The collections are no classes of attrs.
+    return has(of_type) or of_type in {MarketIndex, Levels}
 
 
 def _object_hook(of_type: Any, converter: Converter, **overrides: Any) -> Hook:
@@ -223,10 +230,6 @@ def _structured_briefly(structure: Hook, value: Any, of_type: object) -> Any:
         return structure(value, of_type)
     except BaseValidationError as error:
         raise first_fault(error, Fault) from None
-
-
-def _refuse_levels(*_: object) -> NoReturn:
-    raise TypeError("a field of type Levels has no JSON: store its order book")
 
 
 def _side(text: str) -> Side:
@@ -299,6 +302,10 @@ def _sides(bids: Any, asks: Any) -> tuple[Levels, Levels]:
 # To JSON
 
 
+def _level_to_json(level: PriceLevel) -> dict[str, Any]:
+    return {"price": price_text(level.price), "accumulated_liquidity": level.accumulated_liquidity}
+
+
 def _order_to_json(order: Order) -> dict[str, Any]:
     price = price_text(order.price) if isinstance(order.price, Decimal) else str(order.price)
     pair = json.loads(pair_to_json(order.pair))
@@ -313,10 +320,8 @@ _UNSTRUCTURE: Final[dict[type, Callable[[Any], Any]]] = {
     AssetId: str,
     Pair: lambda pair: json.loads(pair_to_json(pair)),
     PairInfo: lambda info: json.loads(pair_list_to_json([info]))["pairs"][0],
-    PriceLevel: lambda level: {
-        "price": price_text(level.price),
-        "accumulated_liquidity": level.accumulated_liquidity,
-    },
+    PriceLevel: _level_to_json,
+    Levels: lambda levels: {"side": levels.side.value, "levels": list(map(_level_to_json, levels))},
     OrderBook: OrderBook.to_dict,
     Order: _order_to_json,
     Freshness: lambda freshness: json.loads(freshness_to_json(freshness)),

@@ -8,13 +8,14 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event
+from time import monotonic, sleep
 from typing import Final, final
 
 from market_index import Pair
 from market_index_feeds.errors import FeedError
 from market_index_feeds.names import shown_name
 from market_index_feeds.source import Position, Version
-from market_index_feeds.sqlite.file import StoreFile, Synchronous, create_file, errors, require_file
+from market_index_feeds.sqlite.file import BUSY, StoreFile, Synchronous, code_of, create_file, errors, require_file
 from market_index_feeds.sqlite.reading import SqliteSource
 from market_index_feeds.sqlite.rows import ROWS, LastChange, is_valid, last_change, put, put_change
 from market_index_feeds.store import WAIT_SECONDS, CheckedChange, Receipt, Store
@@ -23,6 +24,9 @@ LOG_BYTES: Final = 8 * 1024 * 1024
 """About how many bytes of changes a store writes before it moves the log into the file."""
 
 _CLOSE_WAIT_SECONDS: Final = 0.1
+
+_MODE_SECONDS: Final = 0.01
+"""Time between two attempts to change the journal mode."""
 
 
 @final
@@ -72,10 +76,26 @@ class SqliteStore(Store):
 
     def _prepare(self, synchronous: Synchronous) -> None:
         sqlite = self._connection.sqlite
-        sqlite.execute("PRAGMA journal_mode = WAL").fetchone()  # a copy may have another one
+        self._use_log()
         sqlite.execute("PRAGMA wal_autocheckpoint = 0")
         sqlite.execute(f"PRAGMA synchronous = {synchronous}")
         sqlite.execute("PRAGMA cache_size = -16384")  # 2 MiB would read each page twice in a call with 1,000 books
+
+    def _use_log(self) -> None:
+        """Change the journal mode of a new file, or of a copy that has another one.
+
+        SQLite does not wait for another connection that writes or changes it too, because both could wait for ever.
+        """
+        deadline = monotonic() + self._wait
+        while True:
+            try:
+                self._connection.sqlite.execute("PRAGMA journal_mode = WAL").fetchone()
+            except sqlite3.OperationalError as error:
+                if code_of(error) not in BUSY or monotonic() >= deadline:
+                    raise
+                sleep(_MODE_SECONDS)
+            else:
+                return
 
     def _position(self) -> Position:
         with errors(self._path):

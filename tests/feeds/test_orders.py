@@ -267,7 +267,7 @@ def test_the_orders_are_those_behind_the_index(tmp_path: Path):
         second = feed.version
         assert second is not None
         assert second.orders is not None
-        assert list(second.orders.at(pair(1), Side.ASK, "3")) == ["b"]
+        assert second.orders["b"] == Order(pair(1), Side.ASK, "3", 10)
 
 
 def test_a_contradiction_is_a_problem_until_the_next_reset(tmp_path: Path):

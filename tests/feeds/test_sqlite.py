@@ -649,6 +649,17 @@ class TestPublishers:
         assert [publisher.exitcode for publisher in publishers] == [0] * 8
         assert read(path) == {number: str(number) for number in range(1, 9)}
 
+    def test_a_copy_in_another_journal_mode_waits_for_a_writer(self, path: Path, monkeypatch: pytest.MonkeyPatch):
+        """SQLite itself does not wait there: a new store failed sometimes if two processes created it."""
+        open_store(path).close()
+        plain(path, "PRAGMA journal_mode = DELETE")
+        with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreBusy, match="others have been writing for 0 seconds"):
+                open_store(path, wait=0)
+            monkeypatch.setattr(publishing, "sleep", lambda seconds: writer.execute("COMMIT"))
+            open_store(path, wait=DEADLINE_SECONDS).close()
+
     def test_another_program_cannot_keep_a_store_from_being_created(self, path: Path):
         """Any user who can read the folder can lock it."""
         folder = os.open(path.parent, os.O_RDONLY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from itertools import product
 from operator import eq, ge, gt, le, lt
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,41 +15,31 @@ from market_index import (
     ADA,
     AssetId,
     InvalidAssetId,
-    InvalidPairList,
-    InvalidPrice,
-    MarketIndex,
     Pair,
     PairInfo,
-    PairNotFound,
 )
 from market_index.strategies import pairs
 
 SNEK = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
 
 
-def test_a_pair_is_printed_base_first():
-    assert str(Pair(SNEK, ADA)) == f"{SNEK}/ADA"
-    assert str(Pair(ADA, SNEK)) == f"ADA/{SNEK}"
-
-
 @given(pairs())
 def test_a_pair_is_parsed_from_its_text(pair: Pair):
+    assert str(pair) == f"{pair.base}/{pair.quote}"
     assert Pair.parse(str(pair)) == pair
     assert Pair.parse(str(pair).upper()) == pair
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ADA", "/", "ADA/", "/ADA", f"ADA/{SNEK}/", f"ADA//{SNEK}", f"ADA:{SNEK}", f" ADA/{SNEK}", "ada/ada"]
+    "text",
+    [
+        *("", "ADA", "/", "ADA/", "/ADA", "ada/ada", f"ADA/{SNEK}/", f"ADA//{SNEK}", f"ADA:{SNEK}", f" ADA/{SNEK}"),
+        *(None, b"ADA/ADA", 7, Pair(ADA, SNEK)),
+    ],
 )
-def test_another_text_is_not_a_pair(text: str):
+def test_another_value_is_not_a_pair(text: Any):
     with pytest.raises(InvalidAssetId):
         Pair.parse(text)
-
-
-@pytest.mark.parametrize("value", [None, b"ADA/ADA", 7, Pair(ADA, SNEK)])
-def test_a_pair_is_parsed_from_a_text_only(value: object):
-    with pytest.raises(InvalidAssetId, match="a pair must be base/quote, got "):
-        Pair.parse(value)  # type: ignore[arg-type]  # a caller without types
 
 
 @pytest.mark.decision(10)
@@ -67,17 +58,6 @@ PAIRS = pairs() | pairs(base=ASSETS, quote=ASSETS)
 
 
 @pytest.mark.decision(9)
-@given(st.lists(PAIRS, max_size=12))
-def test_pairs_sort_in_ledger_order(them: list[Pair]):
-    expected = sorted(them, key=ledger_tuple)
-    assert sorted(them) == sorted(them, key=lambda pair: pair.ledger_order) == expected
-
-
-def test_a_pair_is_not_below_another_value():
-    with pytest.raises(TypeError, match="not supported between"):
-        _ = Pair(ADA, SNEK) < "ADA"  # type: ignore[operator]  # a caller without types
-
-
 @given(PAIRS, PAIRS)
 def test_pairs_compare_as_their_bytes(one: Pair, other: Pair):
     for compare in (lt, le, gt, ge, eq):
@@ -92,31 +72,7 @@ def test_the_sort_keys_of_pairs_with_zero_bytes_rise_and_differ():
     assert all(map(lt, keys, keys[1:]))
 
 
-@pytest.mark.parametrize("side", ["base", "quote"])
-def test_a_side_that_is_not_an_asset_identifier_is_rejected(side: str):
-    sides = {"base": ADA, "quote": SNEK} | {side: "ADA"}
-    with pytest.raises(InvalidAssetId, match=f"{side} must be an AssetId, got str: 'ADA'"):
-        Pair(**sides)  # type: ignore[arg-type]  # a caller without types
-    with pytest.raises(InvalidAssetId, match=f"{side} must be an AssetId, got str: 'ADA'"):
-        PairInfo(**sides, last_spot=None)  # type: ignore[arg-type]  # a caller without types
-
-
 def test_the_last_spot_is_a_price_or_none():
     assert PairInfo(SNEK, ADA, "0.0042000").last_spot == Decimal("0.0042")
     assert PairInfo(SNEK, ADA).last_spot is None
     assert PairInfo(SNEK, ADA).pair == Pair(SNEK, ADA)
-    with pytest.raises(InvalidPrice):
-        PairInfo(SNEK, ADA, 0.0042)  # type: ignore[arg-type]  # a caller without types
-
-
-@pytest.mark.decision(11)
-def test_the_pair_list_has_no_pair_of_an_asset_with_itself():
-    with pytest.raises(InvalidPairList, match="base and quote must be different assets, got 'ADA' twice"):
-        PairInfo(ADA, ADA)
-
-
-def test_a_pair_that_is_not_found_is_named_and_is_the_missing_key():
-    with pytest.raises(PairNotFound) as raised:
-        MarketIndex().order_book(Pair(ADA, SNEK))
-    assert raised.value.pair == Pair(ADA, SNEK)
-    assert str(raised.value) == f"Pair ADA/{SNEK} not found"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 from collections import Counter
 from decimal import Decimal
@@ -26,7 +25,7 @@ from market_index import (
     Side,
 )
 from market_index.errors import safe_repr
-from market_index.strategies import order_ids, orders, prices, resting_orders
+from market_index.strategies import order_ids, orders, prices
 from tests.market_index.models import books_of_orders
 
 PAIRS = [Pair(AssetId(bytes(28), name), ADA) for name in (b"", b"A", b"B")]
@@ -93,37 +92,12 @@ class TestIndex:
             ]
             assert resting.saturated == Counter(full)
 
-    @pytest.mark.parametrize("duplicate", [lambda full: pickle.loads(pickle.dumps(full)), copy.copy, copy.deepcopy])
-    def test_the_index_and_the_excess_survive_pickle_and_copy(self, duplicate):
-        by_id = {"a": ask(LIMIT), "b": ask(7), "c": bid(LIMIT), "d": bid(3)}
-        by_id |= {"e": bid(LIMIT, pair=OTHER), "f": bid(9, pair=OTHER)}
-        by_id |= {"g": ask(LIMIT, pair=OTHER), "h": ask(11, pair=OTHER)}
-        full = RestingOrders(by_id, {OTHER: "2"}, as_of="block 1")
-        assert duplicate(full).index == full.index
-        assert duplicate(full).index.freshness == full.index.freshness
-        later = duplicate(full).apply(removed=["a", "c"])
+    def test_the_excess_of_a_level_survives_pickle(self):
+        full = RestingOrders({"a": ask(LIMIT), "b": ask(7), "c": bid(LIMIT), "d": bid(3)}, as_of="block 1")
+        again = pickle.loads(pickle.dumps(full))
+        assert (again.index, again.index.freshness) == (full.index, full.index.freshness)
+        later = again.apply(removed=["a", "c"])
         assert (amounts(later), amounts(later, side=Side.BID)) == ({"1": 7}, {"1": 3})
-
-    def test_a_change_of_a_saturated_level_reads_no_other_order(self, monkeypatch: pytest.MonkeyPatch):
-        third = Fraction(1, 3)
-        full = RestingOrders({str(number): ask(LIMIT, third) for number in range(1_000)})
-        read: list[Order] = []
-        level_price = Order.level_price.fget  # type: ignore[attr-defined]  # mypy takes a property for its value
-
-        def counted(order: Order) -> Decimal:
-            read.append(order)
-            price: Decimal = level_price(order)
-            return price
-
-        monkeypatch.setattr(Order, "level_price", property(counted))
-        full.apply({"new": ask(1, third)}, ["7"])
-        assert len(read) == 2
-
-    def test_prices_with_equal_hashes_are_applied_in_linear_time(self):
-        # Numbers that are equal modulo 2^61-1 have equal hashes. A dict of 10,000 of them makes 50 million comparisons.
-        many = {str(number): ask(1, str(7 + number * (2**61 - 1))) for number in range(10_000)}
-        resting = RestingOrders({"a": ask(1)}).apply(many)
-        assert len(resting.index[PAIR].asks) == 10_001
 
     def test_as_of_is_kept_unless_it_is_given(self):
         first = RestingOrders(as_of="block 1")
@@ -212,36 +186,6 @@ class TestUntrack:
     def test_a_pair_that_cannot_be_tracked_cannot_be_untracked(self, pair):
         with pytest.raises(InvalidOrderBook):
             RestingOrders().untrack(pair)
-
-
-class TestAt:
-    """`RestingOrders.at`: the orders of a level."""
-
-    @given(resting_orders(), st.sampled_from(PAIRS), st.sampled_from(Side), prices())
-    def test_it_returns_the_orders_behind_each_level(
-        self, resting: RestingOrders, pair: Pair, side: Side, price: Decimal
-    ):
-        for level_price in {price} | {order.level_price for order in resting.values()}:
-            found = resting.at(pair, side, level_price)
-            assert list(found) == sorted(found)
-            assert found == {
-                order_id: order
-                for order_id, order in resting.items()
-                if (order.pair, order.side, order.level_price) == (pair, side, level_price) and order.amount
-            }
-
-    @pytest.mark.parametrize(
-        ("arguments", "error"),
-        [
-            (("ADA/x", Side.ASK, "1"), InvalidOrderBook),
-            ((PAIR, "ask", "1"), InvalidOrderBook),
-            ((PAIR, Side.ASK, 1.0), InvalidPrice),
-            ((PAIR, Side.ASK, "0"), InvalidPrice),
-        ],
-    )
-    def test_an_invalid_pair_side_or_price_is_an_error(self, arguments, error):
-        with pytest.raises(error):
-            RestingOrders({"a": ask(7)}).at(*arguments)
 
 
 class TestMapping:

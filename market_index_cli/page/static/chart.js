@@ -4,7 +4,7 @@ import * as exact from "./exact.js";
 import { part, setText, svgElement } from "./elements.js";
 
 const HEIGHT = 320;
-const TOP = 40;
+const TOP = 24;
 const BOTTOM = 26;
 const RIGHT = 14;
 const DIGIT_WIDTH = 6.9;
@@ -51,7 +51,7 @@ export class DepthChart {
     const floor = HEIGHT - BOTTOM;
     const x = (price) => left + width * Math.min(Math.max(exact.position(price, low, high), 0), 1);
     const y = (total) => floor - (floor - TOP) * exact.position(total, 0n, most);
-    this.#scale = { x, y, left, width, floor, low, high };
+    this.#scale = { x, y, left, width, floor };
 
     const [ofBids, ofAsks] = [shape(bids, "bids", this.#scale, left), shape(asks, "asks", this.#scale, left + width)];
     this.#drawing.replaceChildren(
@@ -59,8 +59,6 @@ export class DepthChart {
       ...priceLabels(low, high, width).flatMap(([tick, label]) => this.#priceTick(tick, label)),
       // In a crossed book the areas overlap: no line is below one.
       ...ofBids.areas, ...ofAsks.areas, ...ofBids.lines, ...ofAsks.lines,
-      ...(book.mid ? this.#mark("mid", book.mid, 12) : []),
-      ...(book.spot ? this.#mark("spot", book.spot, 28) : []),
     );
     const isCut = bids.length + asks.length < book.bids.length + book.asks.length;
     setText(this.#outside, isCut ? "Levels far from the middle are outside the chart." : "");
@@ -79,20 +77,6 @@ export class DepthChart {
     const middle = Math.min(x(tick), this.#width - 2 - (label.length * DIGIT_WIDTH) / 2).toFixed(1);
     return ticked({ x1: at, x2: at, y1: floor, y2: floor + 5 }, { x: middle, y: floor + 18, "text-anchor": "middle" }, label);
   }
-
-  /** Return a line at a price with its name above; nothing for a price outside the chart. */
-  #mark(name, price, height) {
-    const { x, floor, left, low, high } = this.#scale;
-    if (price < low || price > high) return [];
-    const label = `${name} ${exact.price(price)}`;
-    const room = (label.length * DIGIT_WIDTH) / 2;
-    const at = x(price);
-    const anchor = at + room > this.#width - 2 ? "end" : at - room < left ? "start" : "middle";
-    return [
-      svgElement("line", { class: `mark ${name}`, x1: at, x2: at, y1: TOP - 6, y2: floor }),
-      svgElement("text", { class: `mark ${name}`, x: at, y: height, "text-anchor": anchor }, label),
-    ];
-  }
 }
 
 /**
@@ -109,8 +93,7 @@ export function visibleLevels(book) {
   const isNear = (level) => reach === 0n || distance(level) <= reach;
   const [bids, asks] = best.map((side) => side.filter(isNear));
   const prices = [...bids, ...asks].map((level) => level.shown).sort(exact.compare);
-  let [low, high] = [prices[0], prices.at(-1)];
-  if (book.spot && isNear({ shown: book.spot })) [low, , high] = [low, book.spot, high].sort(exact.compare);
+  const [low, high] = [prices[0], prices.at(-1)];
   // The margin at each end is 5 % of the range; around a single price, half of that price.
   const margin = high === low ? high / 2n : (high - low) / 20n;
   return { low: low > margin ? low - margin : 0n, high: high + margin, bids, asks };

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import pickle
 import re
 import unicodedata
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
-import attrs
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.vendor.pretty import pretty
 
 from market_index import (
     ADA,
@@ -29,7 +24,7 @@ from market_index import (
 from market_index.display import Token, Tokens
 from market_index.display.tokens import MAX_DECIMALS, MAX_NAME_LENGTH
 from market_index.errors import safe_repr
-from market_index.prices import EXACT, MAX_COEFFICIENT
+from market_index.prices import MAX_COEFFICIENT
 from market_index.strategies import asset_ids, pairs, prices
 from tests.invisible import INVISIBLE
 
@@ -91,10 +86,8 @@ class TestReading:
             (b"{}\n{}", f"{NOT_JSON} Extra data: line 2 column 1 (char 3)"),
             (b"\xff", f"{NOT_JSON} 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
             (b"[" * DEEP, f"{NOT_JSON} nested too deeply"),
-            (b'[{"subject":' * DEEP, f"{NOT_JSON} nested too deeply"),
             (b"[" * DEEP + b'"', f"{NOT_JSON} nested too deeply"),
             (b"7", f"{NO_ENTRIES} 7"),
-            (b"{}", f"{NO_ENTRIES} {{}}"),
             (b'{"subjects": {}}', f"{NO_ENTRIES} {{'subjects': {{}}}}"),
         ],
     )
@@ -109,23 +102,23 @@ class TestReading:
         with pytest.raises(InvalidTokens, match=rf"^a\.json: {re.escape(reason)}$"):
             Tokens.from_json(text, text, names=["a.json", "b.json"])
 
-    def test_messages_name_the_text_and_the_entry(self):
-        texts = [b'[{"subject": 7}, 7]', b'{"subject": 8}', b'{"subjects": [9]}']
-        a, b, c, d = "{'subject': 7}", "7", "{'subject': 8}", "9"
-        for names, (one, two, three) in (
-            ([], ("text 1", "text 2", "text 3")),
-            (["a.json", "b.json", "c.json"], ("a.json", "b.json", "c.json")),
-        ):
-            assert Tokens.from_json(*texts, names=names).rejected == tuple(
-                f"{place}: an entry must have a subject, got {given}"
-                for place, given in ((f"{one} entry 0", a), (f"{one} entry 1", b), (two, c), (f"{three} entry 0", d))
-            )
-        assert Tokens.from_json(texts[1]).rejected == (f"the entry: an entry must have a subject, got {c}",)
+    @pytest.mark.parametrize(
+        ("names", "places"),
+        [([], ("text 1", "text 2", "text 3")), (["a.json", "b.json", "c"], ("a.json", "b.json", "c"))],
+    )
+    def test_messages_name_the_text_and_the_entry(self, names: list[str], places: tuple[str, str, str]):
+        texts, rule = [b'[{"subject": 7}, 7]', b'{"subject": 8}', b'{"subjects": [9]}'], "an entry must have a subject"
+        assert Tokens.from_json(*texts, names=names).rejected == (
+            f"{places[0]} entry 0: {rule}, got {{'subject': 7}}",
+            f"{places[0]} entry 1: {rule}, got 7",
+            f"{places[1]}: {rule}, got {{'subject': 8}}",
+            f"{places[2]} entry 0: {rule}, got 9",
+        )
+        assert Tokens.from_json(texts[1]).rejected == (f"the entry: {rule}, got {{'subject': 8}}",)
 
     @pytest.mark.parametrize(
         ("wrong", "reason"),
         [
-            (7, "an entry must have a subject, got 7"),
             ({"subject": None}, "an entry must have a subject, got {'subject': None}"),
             (
                 {"subject": SNEK.unit},
@@ -136,10 +129,6 @@ class TestReading:
                 {"subject": "lovelace", "decimals": {"value": 6}},
                 f"an entry must be a Token of another asset than ADA, got {Token(ADA, decimals=6)}",
             ),
-            (entry(decimals=-1), "decimals must be an integer from 0 to 19, got -1"),
-            (entry(decimals=20), "decimals must be an integer from 0 to 19, got 20"),
-            (entry(decimals="6"), "decimals must be an integer from 0 to 19, got '6'"),
-            (entry(decimals=True), "decimals must be an integer from 0 to 19, got True"),
             (entry(decimals=6.0), "decimals must be an integer from 0 to 19, got '6.0'"),
             (entry(ticker=7), "ticker must be a text, got 7"),
             (entry(name=["a"]), "name must be a text, got ['a']"),
@@ -152,6 +141,7 @@ class TestReading:
     def test_an_entry_that_is_not_valid_is_left_out(self, wrong: Any, reason: str):
         tokens = read(entry(OTHER, ticker="X"), wrong)
         assert (tokens.entries, tokens.rejected) == ((Token(OTHER, "X"),), (f"entry 1: {reason}",))
+        assert (tokens, hash(tokens)) == (read(entry(OTHER, ticker="X")), hash(read(entry(OTHER, ticker="X"))))
 
     def test_a_text_with_a_number_of_many_digits_is_rejected(self):
         text = json.dumps([entry(decimals=7)]).replace("7,", "7" * 100_000 + ",").encode()
@@ -171,66 +161,6 @@ class TestReading:
         assert Tokens.from_json(text) == Tokens.from_json(text.encode())
         assert Tokens.from_json(text).find("大")
 
-    @pytest.mark.parametrize("wrong", [[Token(SNEK), Token(SNEK)], [Token(ADA)], [SNEK], [None]])
-    def test_the_constructor_rejects_entries_that_contradict_each_other(self, wrong: Any):
-        with pytest.raises(InvalidTokens):
-            Tokens(wrong)
-
-    @pytest.mark.parametrize(
-        ("values", "message"),
-        [
-            (("SNEK",), "asset must be an AssetId, got 'SNEK'"),
-            ((SNEK, b"SNEK"), "ticker must be a text, got b'SNEK'"),
-            ((SNEK, None, 7), "name must be a text, got 7"),
-            ((SNEK, None, None, True), "decimals must be an integer from 0 to 19, got True"),
-            ((SNEK, None, None, 20), "decimals must be an integer from 0 to 19, got 20"),
-        ],
-    )
-    def test_an_entry_is_validated(self, values: Any, message: str):
-        with pytest.raises(InvalidTokens) as raised:
-            Token(*values)
-        assert str(raised.value) == message
-        with attrs.validators.disabled(), pytest.raises(InvalidTokens):
-            Token(*values)
-
-
-class TestValue:
-    """`Tokens` as a value."""
-
-    MANY = Tokens(Token(AssetId(bytes(28), bytes([at])), "X" * at) for at in range(51))
-
-    def test_the_fields_are_the_entries_in_ledger_order(self):
-        assert [token.asset for token in self.MANY.entries] == sorted(token.asset for token in self.MANY.entries)
-        assert attrs.evolve(self.MANY) == self.MANY == pickle.loads(pickle.dumps(self.MANY))
-        assert copy.copy(self.MANY) is copy.deepcopy(self.MANY) is self.MANY
-        match read(entry(SNEK, ticker="SN"), 7):
-            case Tokens((Token(asset, ticker),), (rejected,)):
-                assert (asset, ticker, rejected) == (SNEK, "SN", "entry 1: an entry must have a subject, got 7")
-            case _:
-                pytest.fail("the fields do not match")
-        token = {"asset": attrs.asdict(SNEK), "ticker": "SN", "name": None, "decimals": None}
-        assert attrs.asdict(Tokens([Token(SNEK, "SN")])) == {"entries": (token,), "rejected": ()}
-
-    def test_entries_are_sorted_and_validated_without_converters(self):
-        reversed_entries = self.MANY.entries[::-1]
-        assert msgspec.convert({"entries": reversed_entries}, Tokens) == self.MANY
-        with pytest.raises(msgspec.ValidationError, match="an asset must have one entry"):
-            msgspec.convert({"entries": (Token(SNEK), Token(SNEK))}, Tokens)
-
-    def test_what_was_left_out_is_excluded_from_equality(self):
-        assert read(entry(SNEK, decimals=0), 7) == read(entry(SNEK, decimals=0))
-        assert hash(read(entry(SNEK, decimals=0), 7)) == hash(read(entry(SNEK, decimals=0)))
-
-    def test_a_short_repr_and_what_is_printed_evaluate_to_the_tokens(self):
-        names = {"AssetId": AssetId, "Token": Token, "Tokens": Tokens}
-        for count in (0, 1, 3):
-            tokens = Tokens(self.MANY.entries[:count])
-            assert eval(repr(tokens), names) == eval(pretty(tokens), names) == tokens
-        assert repr(Tokens(self.MANY.entries[:4])) == "<Tokens: 4 entries>"
-        fifty = Tokens(self.MANY.entries[:50])
-        assert eval(pretty(fifty), names) == fifty
-        assert pretty(self.MANY) == repr(self.MANY) == "<Tokens: 51 entries>"
-
 
 class TestLabels:
     """`Tokens.label` and `Tokens.find`."""
@@ -241,10 +171,6 @@ class TestLabels:
         assert read(entry(decimals=0)).label(SNEK) == "SNEK 279c909f"
         assert Tokens().label(SNEK) == "SNEK 279c909f"
         assert Tokens().label(AssetId(SNEK.policy_id, b"\xff")) == "279c909f"
-
-    def test_an_asset_name_with_an_invisible_character_is_no_name(self):
-        for one in INVISIBLE:
-            assert Tokens().label(AssetId(SNEK.policy_id, f"SN{one}EK".encode())) == "279c909f"
 
     @pytest.mark.decision(29)
     def test_equal_tickers_are_distinguished_by_the_policy(self):
@@ -355,42 +281,19 @@ class TestHumanUnits:
         assert self.TOKENS.human_price(Pair(NAMELESS, ADA), Decimal(5)) == Decimal("0.000005")
         assert self.TOKENS.amount_from_human(NAMELESS, "7") == 7
 
-    @pytest.mark.parametrize("price", [1, 1.5, "1", None, Decimal("NaN"), Decimal("Infinity")])
-    def test_only_a_finite_decimal_is_a_price(self, price: Any):
-        with pytest.raises(InvalidPrice) as raised:
-            self.TOKENS.human_price(Pair(SNEK, ADA), price)
-        assert str(raised.value) == f"a price must be a finite Decimal, got {type(price).__name__}: {safe_repr(price)}"
+    @pytest.mark.parametrize("wrong", [1.5, "1", None, True, Decimal("NaN"), Decimal("Infinity")])
+    def test_only_a_finite_decimal_is_a_price_and_also_an_int_an_amount(self, wrong: Any):
+        given = re.escape(f"{type(wrong).__name__}: {safe_repr(wrong)}")
+        with pytest.raises(InvalidPrice, match=rf"^a price must be a finite Decimal, got {given}$"):
+            self.TOKENS.human_price(Pair(SNEK, ADA), wrong)
+        with pytest.raises(TypeError, match=rf"^amount must be an int or a finite Decimal, got {given}$"):
+            self.TOKENS.human_amount(SNEK, wrong)
 
-    @given(st.integers(0, MAX_DECIMALS), prices(), st.integers(1, 2**64 - 1))
-    def test_values_of_levels_are_exact(self, decimals: int, price: Decimal, amount: int):
-        tokens = Tokens([Token(SNEK, decimals=decimals)])
-        value = EXACT.multiply(price, amount)
-        assert Fraction(tokens.human_amount(SNEK, value)) == Fraction(value) / 10**decimals
-
-    @pytest.mark.parametrize("amount", [1.0, "1", None, True, Decimal("NaN"), Decimal("Infinity")])
-    def test_only_an_integer_or_a_finite_decimal_is_an_amount(self, amount: Any):
-        with pytest.raises(TypeError) as raised:
-            self.TOKENS.human_amount(SNEK, amount)
-        given = f"{type(amount).__name__}: {safe_repr(amount)}"
-        assert str(raised.value) == f"amount must be an int or a finite Decimal, got {given}"
-
-    @pytest.mark.parametrize(
-        ("amount", "message"),
-        [
-            (12.5, "the amount must be a str or a Decimal, got float: 12.5; pass '12.5' or Decimal('12.5')"),
-            ("10,000", "the amount must be ASCII digits with an optional point or one slash, got '10,000'"),
-        ],
-    )
-    def test_an_error_names_the_amount(self, amount: Any, message: str):
-        with pytest.raises(InvalidPrice) as raised:
-            self.TOKENS.amount_from_human(ADA, amount)
-        assert str(raised.value) == message
-
-    @pytest.mark.parametrize("human", ["-1", "-0.5", "x", "NaN", Decimal(-1), 1.5, True, None, "1e999999999", "0/0"])
+    @pytest.mark.parametrize("human", ["-1", "10,000", "NaN", Decimal(-1), 1.5, True, None, "1e999999999", "0/0"])
     def test_other_values_are_no_human_numbers(self, human: Any):
-        with pytest.raises(InvalidPrice):
+        with pytest.raises(InvalidPrice, match=r"^the price must "):
             self.TOKENS.price_from_human(Pair(SNEK, ADA), human)
-        with pytest.raises(InvalidPrice):
+        with pytest.raises(InvalidPrice, match=r"^the amount must "):
             self.TOKENS.amount_from_human(SNEK, human)
 
     @pytest.mark.parametrize("zero", ["0", "0.00", ".0", "0e5", 0, Decimal(0), Decimal("0E-7")])
@@ -416,7 +319,7 @@ class TestHumanUnits:
         ],
     )
     def test_a_human_price_that_is_no_price_in_smallest_units_is_rejected(self, human: str, message: str):
-        with pytest.raises(InvalidPrice, match=f"^{message}"):
+        with pytest.raises(InvalidPrice, match=rf"^{message}"):
             self.TOKENS.price_from_human(Pair(SNEK, ADA), human)
 
     def test_an_amount_with_too_many_decimals_is_rejected(self):

@@ -113,15 +113,6 @@ class TestParts:
         assert part.text == wire.order_book_to_json(book)
         assert wire.order_book_from_json(part.text) == book
 
-    def test_the_text_of_a_small_side_is_cached_only_beside_a_large_one(self):
-        small = OrderBook.from_levels(PAIR, bids=[("1", 1)])
-        wire.order_book_to_json(small)
-        assert [chunk.encoded for chunk in by_price(small.bids).chunks] == [None]
-        large = small.apply(asks=[(str(price), 1) for price in range(2, 1_000)])
-        parts = wire.encoded_order_book(large)
-        assert len(by_price(large.asks).chunks) > 1
-        assert by_price(large.bids).chunks[0].encoded in parts
-
     def test_one_publish_encodes_one_chunk_of_the_pair_list(self):
         books = [OrderBook(Pair(AssetId(number.to_bytes(28), b""), ADA), spot="1") for number in range(1, 1_001)]
         index = MarketIndex(books)
