@@ -197,19 +197,14 @@ def _of_digits(text: str, policy_id: str, asset_name: str) -> AssetId:
         raise _wrong_digits("asset name", f"at most {_MAX_ASSET_NAME_DIGITS}", asset_name, text)
     if len(asset_name) % 2:
         raise _wrong_digits("asset name", "an even number of", asset_name, text)
-    return AssetId(_bytes(text, "policy id", policy_id), _bytes(text, "asset name", asset_name))
-
-
-def _bytes(text: str, part: str, digits: str) -> bytes:
-    """Return the bytes of `digits`, an even number of hexadecimal digits: the `part` of `text`."""
     try:
-        value = bytes.fromhex(digits)
+        octets = bytes.fromhex(policy_id + asset_name)
     except ValueError:
-        value = b""
-    # fromhex ignores white space; then the value is too short.
-    if 2 * len(value) != len(digits):
-        raise InvalidAssetId(f"the {part} must be hexadecimal, got {safe_repr(text)}") from None
-    return value
+        octets = b""
+    # fromhex ignores white space; then there are fewer bytes.
+    if 2 * len(octets) != len(policy_id) + len(asset_name):
+        raise InvalidAssetId(f"policy id and asset name must be hexadecimal, got {safe_repr(text)}") from None
+    return AssetId(octets[:POLICY_ID_LENGTH], octets[POLICY_ID_LENGTH:])
 
 
 def _wrong_digits(part: str, expected: str, digits: str, text: str) -> InvalidAssetId:

@@ -16,12 +16,11 @@ from market_index.value import Value, slot_setters
 
 __all__ = ["Freshness", "format_time", "parse_time"]
 
-MAX_AS_OF_CHARACTERS: Final = 200
-"""The maximum length of an `as_of`."""
+_AS_OF: Final = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?").fullmatch
 
 # RFC 3339, section 5.6. `fromisoformat` accepts offsets of 60 minutes and more.
 _TIME: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)", re.ASCII
 ).fullmatch
 
 
@@ -35,12 +34,10 @@ def parse_time(text: str) -> datetime:
         InvalidFreshness: The text is not a time in RFC 3339, or not in the calendar of years 1 to 9999. A leap second
             (`23:59:60`) is not in this calendar: `datetime` cannot represent it.
     """
-    found = _TIME(text) if type(text) is str else None
-    if found is None:
+    if type(text) is not str or not _TIME(text):
         raise InvalidFreshness(f"a time must be in RFC 3339, such as 2026-11-22T04:17:03.123Z, got {safe_repr(text)}")
-    day, clock, fraction, offset = found.groups()
     try:
-        return _in_utc(datetime.fromisoformat(f"{day}T{clock}{(fraction or '.0')[:4]:0<4}{offset.upper()}"))
+        return _in_utc(datetime.fromisoformat(text.upper()))
     except (ValueError, OverflowError) as error:
         raise InvalidFreshness(f"a time must exist in the calendar ({error}), got {safe_repr(text)}") from None
 
@@ -59,16 +56,8 @@ def format_time(time: datetime) -> str:
 
 
 def _in_utc(time: datetime) -> datetime:
-    time = time.astimezone(UTC)
-    # A subclass, such as the timestamp of pandas, may have nanoseconds.
-    milliseconds = time.microsecond // 1000
-    return datetime(
-        time.year, time.month, time.day, time.hour, time.minute, time.second, milliseconds * 1000, tzinfo=UTC
-    )
-
-
-def _is_printable(text: str) -> bool:
-    return text.isascii() and text.isprintable() and text == text.strip(" ")
+    # By its text, because a subclass, such as the timestamp of pandas, may have nanoseconds.
+    return datetime.fromisoformat(time.astimezone(UTC).isoformat(timespec="milliseconds"))
 
 
 def _to_utc(name: str, time: object) -> datetime:
@@ -101,12 +90,9 @@ class Freshness(Value):
 
     def __attrs_post_init__(self) -> None:
         as_of = self.as_of
-        is_text = type(as_of) is str and 1 <= len(as_of) <= MAX_AS_OF_CHARACTERS and _is_printable(as_of)
-        if as_of is not None and not is_text:
-            raise InvalidFreshness(
-                f"as_of must be 1 to {MAX_AS_OF_CHARACTERS} printable ASCII characters with no space at either end, "
-                f"got {safe_repr(as_of)}"
-            )
+        if as_of is not None and not (type(as_of) is str and _AS_OF(as_of)):
+            rule = "as_of must be 1 to 200 printable ASCII characters with no space at either end"
+            raise InvalidFreshness(f"{rule}, got {safe_repr(as_of)}")
         if self.published_at is not None:
             _SET_PUBLISHED_AT(self, _to_utc("published_at", self.published_at))
 

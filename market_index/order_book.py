@@ -209,8 +209,7 @@ class OrderBook(Value):
     @property
     def is_locked(self) -> bool:
         """Whether best bid and best ask have the same price."""
-        bid, ask = self.best_bid, self.best_ask
-        return bid is not None and ask is not None and bid.price == ask.price
+        return self.spread == 0
 
     @property
     def is_crossed(self) -> bool:

@@ -49,7 +49,6 @@ except ModuleNotFoundError as _missing:
 __all__ = [
     "amounts",
     "asset_ids",
-    "asset_names",
     "freshness",
     "level_changes",
     "levels",
@@ -59,7 +58,6 @@ __all__ = [
     "orders",
     "pair_infos",
     "pairs",
-    "policy_ids",
     "price_levels",
     "prices",
     "ratios",
@@ -101,19 +99,14 @@ _AWKWARD_ASSET_NAMES: Final = (
 _AWKWARD_TOKENS: Final = tuple(AssetId(*parts) for parts in product(_AWKWARD_POLICY_IDS, _AWKWARD_ASSET_NAMES))
 
 
-def policy_ids() -> st.SearchStrategy[bytes]:
-    """Draw policy ids of 28 bytes. Half of them are from a small set, so that tokens share policy ids."""
-    return st.sampled_from(_AWKWARD_POLICY_IDS) | st.binary(min_size=POLICY_ID_LENGTH, max_size=POLICY_ID_LENGTH)
-
-
-def asset_names() -> st.SearchStrategy[bytes]:
-    """Draw asset names: texts, names with a CIP-67 label, and other bytes."""
-    return st.sampled_from(_AWKWARD_ASSET_NAMES) | st.binary(max_size=MAX_ASSET_NAME_LENGTH)
-
-
 def asset_ids(*, ada: bool = True) -> st.SearchStrategy[AssetId]:
-    """Draw native tokens, and ADA unless `ada` is False. Some tokens share a policy id or an asset name."""
-    tokens = st.sampled_from(_AWKWARD_TOKENS) | _build(AssetId, policy_ids(), asset_names())
+    """Draw native tokens, and ADA unless `ada` is False. Some tokens share a policy id or an asset name.
+
+    Names are texts, names with a CIP-67 label, and other bytes.
+    """
+    policy_ids = st.sampled_from(_AWKWARD_POLICY_IDS) | st.binary(min_size=POLICY_ID_LENGTH, max_size=POLICY_ID_LENGTH)
+    names = st.sampled_from(_AWKWARD_ASSET_NAMES) | st.binary(max_size=MAX_ASSET_NAME_LENGTH)
+    tokens = st.sampled_from(_AWKWARD_TOKENS) | _build(AssetId, policy_ids, names)
     return st.just(ADA) | tokens if ada else tokens
 
 
@@ -358,9 +351,7 @@ def _moved(taken: Mapping[Decimal, int], drawn: Iterable[tuple[Iterator[Decimal]
 
 def levels(*, side: Part[Side] = None) -> st.SearchStrategy[Levels]:
     """Draw one side of a book."""
-    return _part(side, st.sampled_from(Side)).flatmap(
-        lambda drawn: order_books(sides=drawn).map(attrgetter("bids" if drawn is Side.BID else "asks"))
-    )
+    return _part(side, st.sampled_from(Side)).flatmap(lambda of: order_books(sides=of).map(lambda book: book.side(of)))
 
 
 def level_changes(

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 import click
@@ -84,8 +83,8 @@ def relay(
         if metrics_port is not None:
             with required_extra("--metrics-port", "server"):
                 from market_index_cli.server.relay_server import serve_status  # noqa: PLC0415  # it needs a web stack
-            status = stack.enter_context(serve_status(feed, (max_stale, max_quiet), host, metrics_port))
-            is_keeping, on_change = partial(status.on_version, keeper.is_keeping), status.on_written
+            limits = max_stale, max_quiet
+            is_keeping, on_change = stack.enter_context(serve_status(feed, is_keeping, limits, host, metrics_port))
         event = "relaying %s into %s: %d pairs, revision %d"
         mirror_logged(event, feed, lambda: open_store(target, wait=wait), is_keeping, on_change)
 

@@ -50,7 +50,6 @@ class Server(uvicorn.Server):
         respond: Returns a response that is sent without a call of the app, or None. Not used with `access_log`.
         access_log: Whether each response is logged.
         proxies: The addresses whose `X-Forwarded-For` is trusted; `*` is any address.
-        max_connections: The limit of open connections; None: `connections_allowed()`.
         responses: Where all responses are counted.
         on_second: Called about once per second, in a thread.
         on_shutdown: Called before the shutdown waits for responses.
@@ -63,13 +62,11 @@ class Server(uvicorn.Server):
         respond: Respond | None = None,
         access_log: bool = False,
         proxies: Sequence[str] = (),
-        max_connections: int | None = None,
         responses: Responses | None = None,
         on_second: Callable[[], object] = lambda: None,
         on_shutdown: Callable[[], object] = lambda: None,
     ) -> None:
-        allowed = connections_allowed() if max_connections is None else max_connections
-        self.clients: Final = Clients(allowed, Responses() if responses is None else responses)
+        self.clients: Final = Clients(connections_allowed(), responses or Responses())
         self._on_second = on_second
         self._has_failed = False
         self._on_shutdown = on_shutdown

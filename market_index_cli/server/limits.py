@@ -131,7 +131,7 @@ class Limits(HttpToolsProtocol):
         if self._unparsed_bytes > MAX_HEAD_BYTES:
             self.may_have_large_head = True
         super().data_received(data)
-        if self._unparsed_bytes > MAX_HEAD_BYTES and not self.channel.is_closing():
+        if self._unparsed_bytes > MAX_HEAD_BYTES:
             self.refuse(431, _HEAD_LIMIT)
 
     def on_headers_complete(self) -> None:
@@ -149,8 +149,7 @@ class Limits(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse a request that the parser rejects. If uvicorn renames this method, it sends a text instead."""
-        if not self.channel.is_closing():
-            self.refuse(400, msg)
+        self.refuse(400, msg)
 
     def end_response(self) -> None:
         """Wait for the next request, unless another one has no response yet."""
@@ -160,7 +159,7 @@ class Limits(HttpToolsProtocol):
 
     def refuse(self, status: int, message: str) -> None:
         """Send an error and close the connection. While another response is being sent, only close it."""
-        if not self._unanswered:
+        if not self._unanswered and not self.channel.is_closing():
             response = refusal(status, message)
             fields = [(name.encode("ascii"), text.encode("ascii")) for name, text in FIELDS]
             fields += [(b"date", formatdate(usegmt=True).encode("ascii")), *response.raw_headers]

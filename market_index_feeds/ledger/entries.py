@@ -35,8 +35,13 @@ NEVER: Final = EPOCH + timedelta(seconds=LAST_SECOND)
 
 @frozen
 class Execution:
-    """A fill, how its order was spent, and the place of the transaction in its block, None if that is not known."""
+    """A fill with its pair and its price, how the order was spent, and the place of the transaction in its block.
 
+    `price` is None if it is out of range, and `place` if it is not known.
+    """
+
+    pair: Pair
+    price: Decimal | None
     fill: Fill
     spend: Spend
     place: int | None
@@ -62,23 +67,6 @@ class Entry:
     def spent(self, spend: Spend | None) -> Entry:
         """Return the entry with another spend, which proves nothing yet."""
         return self if self.spend == spend else evolve(self, spend=spend, execution=None)
-
-    def with_execution(self, created: Sequence[Entry]) -> Entry:
-        """Return the entry with the execution that its spend proves, if any, by the outputs of the transaction."""
-        if self.spend is None or self.candidate is None:
-            return self
-        successors = [one.candidate for one in created if one.exchange is self.exchange and one.candidate is not None]
-        execution = None
-        try:
-            fill = self.exchange.fill(self.candidate, self.spend, successors)
-            if fill is not None:
-                (gave, amount), (received, paid) = fill.gave, fill.received
-                if gave != received and 0 < amount <= self.output.holds.get(gave, 0) and paid > 0:
-                    place = created[0].output.transaction_index if created else None
-                    execution = Execution(fill, self.spend, place)
-        except Exception:
-            LOG.exception("the fill of %s failed at output %s: no execution", self.exchange.venue, self.output.id)
-        return evolve(self, execution=execution)
 
 
 @frozen
@@ -121,6 +109,23 @@ class Reader:
             pairs=frozenset(one.order.pair for one in orders.values()),
             is_timeless=not any(one.starts_at or one.expires_at for one in orders.values()),
         )
+
+    def proved(self, entry: Entry, spend: Spend, created: Sequence[Entry]) -> Entry:
+        """Return an entry with the execution that its spend proves, if any, by the outputs of the transaction."""
+        exchange, output = entry.exchange, entry.output
+        successors = [one.candidate for one in created if one.exchange is exchange and one.candidate is not None]
+        execution = None
+        try:
+            fill = None if entry.candidate is None else exchange.fill(entry.candidate, spend, successors)
+            if fill is not None:
+                (gave, amount), (received, paid) = fill.gave, fill.received
+                pair, is_held = self.pair_of(gave, received), 0 < amount <= output.holds.get(gave, 0)
+                if pair is not None and is_held and paid > 0:
+                    place = created[0].output.transaction_index if created else None
+                    execution = Execution(pair, _price(pair, fill), fill, spend, place)
+        except Exception:
+            LOG.exception("the fill of %s failed at output %s: no execution", exchange.venue, output.id)
+        return evolve(entry, execution=execution)
 
     def _order(self, exchange: Exchange, output: Output, offer: Offer, pair: Pair | None) -> VenueOrder:
         """Return the order of an offer. Raises `Skipped` if it cannot be filled."""
@@ -186,8 +191,7 @@ def last_of(executions: Sequence[Execution]) -> Execution:
     return max(last, key=rank)
 
 
-@lru_cache(MAX_CACHED)
-def spot_of(pair: Pair, fill: Fill) -> Decimal | None:
+def _price(pair: Pair, fill: Fill) -> Decimal | None:
     """Return the price of an execution in quote per base, rounded to the nearest price; None if it is out of range."""
     gave, received = fill.gave[1], fill.received[1]
     ratio = Fraction(received, gave) if fill.gave[0] == pair.base else Fraction(gave, received)

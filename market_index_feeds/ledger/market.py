@@ -24,7 +24,7 @@ from typing import Final
 from attrs import define, field, frozen
 
 from market_index import ADA, Pair
-from market_index_feeds.ledger.entries import EPOCH, NEVER, Entry, Execution, Reader, last_of, spot_of
+from market_index_feeds.ledger.entries import EPOCH, NEVER, Entry, Execution, Reader, last_of
 from market_index_feeds.ledger.exchange import Exchange, Fill
 from market_index_feeds.ledger.exchanges import EXCHANGES
 from market_index_feeds.ledger.outputs import Spend
@@ -161,7 +161,7 @@ class Market:
             if spend.slot < self.first_slot(slot):
                 del entries[key]
             elif spend.transaction_id in transactions:
-                entries[key] = entries[key].with_execution(created[spend.transaction_id])
+                entries[key] = self._reader.proved(entries[key], spend, created[spend.transaction_id])
         self._entries, self._slot, self._state = entries, slot, None
 
     def _rewound(self, since: int) -> dict[str, Entry]:
@@ -186,15 +186,15 @@ class Market:
             elif entry.spend.slot < self._slot - self._window_slots:
                 continue
             listed |= entry.pairs if entry.is_timeless else self._timed(shown, entry, now)
-            if (done := entry.execution) and (filled := self._reader.pair_of(done.fill.gave[0], done.fill.received[0])):
-                executions[filled].append(done)
+            if entry.execution is not None:
+                executions[entry.execution.pair].append(entry.execution)
         shown.foreign = next((address for key, address in self._foreign.items() if key in self._entries), "")
         shown.spots |= dict.fromkeys(listed.union(executions))
         # Executions between tokens are valued by the spots of these.
         for pair in sorted(executions, key=lambda one: not (one.base.is_ada or one.quote.is_ada)):
             if counted := [one for one in executions[pair] if self._value(shown, one.fill) >= self._least]:
                 last = last_of(counted)
-                shown.spots[pair], shown.spot_times[pair] = spot_of(pair, last.fill), self.time_of(last.spend.slot)
+                shown.spots[pair], shown.spot_times[pair] = last.price, self.time_of(last.spend.slot)
         return shown
 
     def _timed(self, shown: State, entry: Entry, now: datetime) -> set[Pair]:

@@ -39,6 +39,9 @@ EXCHANGE_SECONDS: Final = 10.0
 """Timeout of a request for a few bytes."""
 
 
+_INVALID: Final = AttributeError, LookupError, RecursionError, TypeError, ValueError
+
+
 @frozen
 class Point:
     """A block of the chain: its slot and its hash."""
@@ -108,15 +111,12 @@ class LedgerSource(Source):
             seconds, self.problem = await self.read(client), None
         except NoBlock as reason:
             seconds, self.problem = TICK_SECONDS, str(reason)
-        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise self._failed(FeedError(f"a response is not valid: {safe_repr(error)}")) from None
-        except (FeedError, OSError) as error:
-            raise self._failed(error) from None
+        except (FeedError, OSError, *_INVALID) as error:
+            is_read = isinstance(error, (FeedError, OSError))
+            failure = error if is_read else FeedError(f"a response is not valid: {safe_repr(error)}")
+            self.problem = None if self.point is None else problem_of(failure)
+            raise failure from None
         return seconds
-
-    def _failed(self, error: FeedError | OSError) -> FeedError | OSError:
-        self.problem = None if self.point is None else problem_of(error)
-        return error
 
     def _show(self, point: Point) -> Version:
         """Return the version of the last block at this moment."""

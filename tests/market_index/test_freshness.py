@@ -1,10 +1,11 @@
-"""Freshness: valid values, texts, and how indexes keep it."""
+"""Freshness: valid values, texts, and how indexes keep it. Invalid values are in test_values."""
 
 from __future__ import annotations
 
 import copy
 import pickle
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -15,46 +16,35 @@ from market_index.errors import safe_repr
 from market_index.wire import format_time, parse_time
 from tests.feeds.made_up import book, pair
 
-as_ofs = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=200).filter(
-    lambda text: text == text.strip(" ")
-)
 offsets = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 times = st.datetimes(timezones=offsets | st.timezones()).filter(lambda time: 1 < time.year < 9999)
 
 
-class TestAsOf:
-    @given(as_ofs)
-    @example("a" * 200)
-    def test_printable_ascii_is_kept_as_it_is(self, as_of: str):
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=200))
+@example("a" * 200)
+def test_printable_ascii_without_a_space_at_an_end_is_kept_as_it_is(as_of: str):
+    if as_of == as_of.strip():
         assert Freshness(as_of).as_of == as_of
+    else:
+        with pytest.raises(InvalidFreshness):
+            Freshness(as_of)
 
 
-class TestPublishedAt:
-    @given(times)
-    def test_it_is_converted_to_utc_and_truncated_to_milliseconds(self, time: datetime):
-        kept = Freshness(published_at=time).published_at
-        assert kept is not None
-        assert kept.tzinfo is UTC
-        assert timedelta(0) <= time - kept < timedelta(milliseconds=1)
-        assert kept.microsecond % 1000 == 0
-        assert type(kept) is datetime
+def test_without_as_of_only_the_time_stays():
+    time = datetime(2026, 11, 22, tzinfo=UTC)
+    assert Freshness("slot 1", time).without_as_of() == Freshness(None, time)
 
 
-class TestDerived:
-    """`Freshness.without_as_of`."""
-
-    BEFORE = Freshness("slot 1", datetime(2026, 11, 22, tzinfo=UTC))
-
-    def test_without_as_of_only_the_time_stays(self):
-        assert self.BEFORE.without_as_of() == Freshness(None, self.BEFORE.published_at)
-
-
-class TestTimesAsText:
+class TestTimes:
     @given(times, offsets)
     @example(datetime(1, 1, 1, tzinfo=UTC), UTC)
-    def test_a_time_round_trips_through_its_text(self, time: datetime, offset: timezone):
+    def test_a_time_is_truncated_to_milliseconds_in_utc_and_round_trips_through_its_text(
+        self, time: datetime, offset: timezone
+    ):
         kept = Freshness(published_at=time).published_at
         assert kept is not None
+        assert (type(kept), kept.tzinfo, kept.microsecond % 1000) == (datetime, UTC, 0)
+        assert timedelta(0) <= time - kept < timedelta(milliseconds=1)
         text = format_time(kept)
         assert format_time(time) == text
         assert (len(text), text[-5], text[-1]) == (24, ".", "Z")
@@ -76,46 +66,36 @@ class TestTimesAsText:
         assert format_time(parse_time(text)) == wanted
 
     @pytest.mark.parametrize(
-        "text",
+        ("text", "rule"),
         [
-            "", "now", "2026-11-22", "2026-11-22T04:17Z", "2026-11-22T04:17:03", "2026-11-22T04:17:03.Z",
-            "20261122T041703Z", "2026-11-22T04:17:03+0100", "2026-11-22T04:17:03+01:60", "2026-11-22T04:17:03-24:00",
-            " 2026-11-22T04:17:03Z", "2026-11-22T04:17:03Z\n",
-            "٢٠٢٦-11-22T04:17:03Z", None,
+            *[
+                (text, "a time must be in RFC 3339, such as 2026-11-22T04:17:03.123Z, got ")
+                for text in (
+                    *("", "now", "2026-11-22", "2026-11-22T04:17Z", "2026-11-22T04:17:03", "2026-11-22T04:17:03.Z"),
+                    *("20261122T041703Z", "2026-11-22T04:17:03+0100", "2026-11-22T04:17:03+01:60", None),
+                    *(" 2026-11-22T04:17:03Z", "2026-11-22T04:17:03Z\n", "٢٠٢٦-11-22T04:17:03Z"),
+                    "2026-11-22T04:17:03-24:00",
+                )
+            ],
+            *[
+                (text, "a time must exist in the calendar (")
+                for text in (
+                    *("2026-02-30T00:00:00Z", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00"),
+                    *("2016-12-31T23:59:60Z", "2016-12-31T23:59:60.5Z", "2017-01-01T00:59:60+01:00"),  # leap seconds
+                )
+            ],
         ],
-    )  # fmt: skip
-    def test_another_text_is_rejected(self, text: str):
+    )
+    def test_another_text_is_rejected(self, text: Any, rule: str):
         with pytest.raises(InvalidFreshness) as raised:
             parse_time(text)
-        example = "2026-11-22T04:17:03.123Z"
-        assert str(raised.value) == f"a time must be in RFC 3339, such as {example}, got {safe_repr(text)}"
-
-    @pytest.mark.parametrize(
-        "text",
-        ["2026-02-30T00:00:00Z", "2026-01-01T00:00:60Z", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00"],
-    )
-    def test_a_time_that_does_not_exist_is_rejected(self, text: str):
-        with pytest.raises(InvalidFreshness, match=r"^a time must exist in the calendar \(.+\), got ") as raised:
-            parse_time(text)
+        assert str(raised.value).startswith(rule)
         assert str(raised.value).endswith(f", got {safe_repr(text)}")
 
-    @pytest.mark.parametrize(
-        ("time", "rule"),
-        [
-            (datetime(2026, 11, 22), "a datetime with a time zone"),  # noqa: DTZ001  # the subject
-            ("2026-11-22T00:00:00Z", "a datetime with a time zone"),
-            (datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), "in the years 1 to 9999"),
-        ],
-    )
-    def test_only_a_time_that_has_a_text_is_formatted(self, time: datetime, rule: str):
-        with pytest.raises(InvalidFreshness) as raised:
+    @pytest.mark.parametrize("time", [datetime(2026, 11, 22), "2026-11-22T00:00:00Z"])  # noqa: DTZ001  # the subject
+    def test_only_a_time_that_has_a_text_is_formatted(self, time: Any):
+        with pytest.raises(InvalidFreshness, match=r"^a time must be a datetime with a time zone, got "):
             format_time(time)
-        assert str(raised.value) == f"a time must be {rule}, got {safe_repr(time)}"
-
-    @pytest.mark.parametrize("text", ["2016-12-31T23:59:60Z", "2016-12-31T23:59:60.5Z", "2017-01-01T00:59:60+01:00"])
-    def test_a_leap_second_is_rejected(self, text: str):
-        with pytest.raises(InvalidFreshness, match=r"a time must exist in the calendar \(second must be in 0\.\.59"):
-            parse_time(text)
 
 
 class TestIndexes:
@@ -125,7 +105,7 @@ class TestIndexes:
         index = MarketIndex([book(1)], "slot 1", self.TIME)
         assert (index.as_of, index.published_at) == ("slot 1", self.TIME)
         assert (MarketIndex().as_of, MarketIndex().published_at) == (None, None)
-        for same in (index, copy.copy(index), copy.deepcopy(index), pickle.loads(pickle.dumps(index))):
+        for same in (index, copy.copy(index), pickle.loads(pickle.dumps(index))):
             assert same.freshness == Freshness("slot 1", self.TIME)
             assert same == MarketIndex([book(1)])
             assert hash(same) == hash(MarketIndex([book(1)]))
@@ -134,16 +114,9 @@ class TestIndexes:
     def test_a_derived_index_keeps_it(self, books: list[OrderBook]):
         index = MarketIndex(books, "slot 1", self.TIME)
         assert index.with_books(book(1)).without(pair(1)).freshness == index.freshness
-        assert index.with_books().without() is index
         assert index.with_freshness(Freshness("slot 1", self.TIME)) is index
         later = index.with_freshness(Freshness("slot 2"))
         assert (later, later.freshness) == (index, Freshness("slot 2"))
         assert all(later[one.pair] is one for one in books)
-        assert index.freshness == Freshness("slot 1", self.TIME)
-
-    @pytest.mark.parametrize("freshness", ["slot 1", ("slot 1", None), b"", 0])
-    def test_a_value_that_is_not_a_freshness_is_rejected(self, freshness: object):
-        with pytest.raises(InvalidFreshness) as raised:
-            MarketIndex().with_freshness(freshness)  # type: ignore[arg-type]  # a caller without types
-        given = f"{type(freshness).__name__}: {safe_repr(freshness)}"
-        assert str(raised.value) == f"freshness must be a Freshness, got {given}"
+        with pytest.raises(InvalidFreshness, match=r"^freshness must be a Freshness, got str: 'slot 1'$"):
+            index.with_freshness("slot 1")  # type: ignore[arg-type]  # a caller without types

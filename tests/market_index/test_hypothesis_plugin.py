@@ -52,8 +52,6 @@ each()
     [
         "from market_index.strategies import order_books; from hypothesis import given",
         pytest.param("import market_index.strategies", marks=pytest.mark.thorough),
-        pytest.param("from market_index import strategies", marks=pytest.mark.thorough),
-        pytest.param("import hypothesis, market_index.strategies", marks=pytest.mark.thorough),
         pytest.param("import market_index, hypothesis.strategies", marks=pytest.mark.thorough),
     ],
 )

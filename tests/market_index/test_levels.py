@@ -40,19 +40,6 @@ def deep_book(count: int) -> OrderBook:
     return OrderBook.from_levels(PAIR, bids=[(str(price), price) for price in range(1, count + 1)])
 
 
-class TestPriceLevel:
-    """The bounds of a price level."""
-
-    @pytest.mark.decision(1)
-    @pytest.mark.parametrize("liquidity", [1, 2**53 + 1, 2**64 - 1])
-    def test_liquidity_is_a_whole_number_from_1_to_2_64_minus_1(self, liquidity: int):
-        assert PriceLevel("1", liquidity).accumulated_liquidity == liquidity
-
-    def test_0_10_and_0_1_are_one_price(self):
-        assert PriceLevel("0.10", 1) == PriceLevel("0.1", 1)
-        assert repr(PriceLevel("0.10", 1)) == repr(PriceLevel("0.1", 1))
-
-
 class Integer:
     """An integer of another library, such as numpy.int64: a whole number, but not an int."""
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -69,44 +65,3 @@ class TestApply:
         assert following.bids[0] == PriceLevel("3", 7)
         assert book.bids[0] == PriceLevel("3", 1)
         assert book.apply(bids=[("3", 1), ("9", 0)], asks=[]).bids is book.bids
-
-    def test_levels_are_changes_too(self):
-        assert exact(OrderBook(PAIR).apply(asks=[PriceLevel("2", 5)]).asks) == [(Fraction(2), 5)]
-
-    def test_recorded_changes_replay_as_in_a_dict(self, recorded_level_changes: Path):
-        scale = 10**8
-        books: dict[str, OrderBook] = {}
-        models: dict[str, dict[str, dict[Decimal, int]]] = {}
-        compared = 0
-
-        with gzip.open(recorded_level_changes, "rt") as lines:
-            for number, line in enumerate(lines, 1):
-                message = json.loads(line)
-                product = message["product"]
-                if message["snapshot"]:
-                    books[product] = OrderBook(PAIR)
-                    models[product] = {"bids": {}, "asks": {}}
-                changes = {
-                    side: [(price, int(Decimal(size) * scale)) for price, size in message[side]]
-                    for side in ("bids", "asks")
-                }
-                for side in ("bids", "asks"):
-                    for price, amount in changes[side]:
-                        if amount:
-                            models[product][side][Decimal(price)] = amount
-                        else:
-                            models[product][side].pop(Decimal(price), None)
-                books[product] = books[product].apply(changes["bids"], changes["asks"])
-                if number % 100 == 0:
-                    assert_equal(books[product], models[product])
-                    compared += 1
-        for product, book in books.items():
-            assert_equal(book, models[product])
-        assert (number, compared, len(books)) == (9_729, 97, 10)
-
-
-def assert_equal(book: OrderBook, model: dict[str, dict[Decimal, int]]) -> None:
-    for levels, totals, is_falling in ((book.bids, model["bids"], True), (book.asks, model["asks"], False)):
-        expected = sorted(totals.items(), reverse=is_falling)
-        assert [(one.price, one.accumulated_liquidity) for one in levels] == expected
-        assert all(one.accumulated_liquidity > 0 for one in levels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from itertools import product
 from operator import eq, ge, gt, le, lt
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,29 +23,23 @@ from market_index.strategies import pairs
 SNEK = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
 
 
-def test_a_pair_is_printed_base_first():
-    assert str(Pair(SNEK, ADA)) == f"{SNEK}/ADA"
-    assert str(Pair(ADA, SNEK)) == f"ADA/{SNEK}"
-
-
 @given(pairs())
 def test_a_pair_is_parsed_from_its_text(pair: Pair):
+    assert str(pair) == f"{pair.base}/{pair.quote}"
     assert Pair.parse(str(pair)) == pair
     assert Pair.parse(str(pair).upper()) == pair
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ADA", "/", "ADA/", "/ADA", f"ADA/{SNEK}/", f"ADA//{SNEK}", f"ADA:{SNEK}", f" ADA/{SNEK}", "ada/ada"]
+    "text",
+    [
+        *("", "ADA", "/", "ADA/", "/ADA", "ada/ada", f"ADA/{SNEK}/", f"ADA//{SNEK}", f"ADA:{SNEK}", f" ADA/{SNEK}"),
+        *(None, b"ADA/ADA", 7, Pair(ADA, SNEK)),
+    ],
 )
-def test_another_text_is_not_a_pair(text: str):
+def test_another_value_is_not_a_pair(text: Any):
     with pytest.raises(InvalidAssetId):
         Pair.parse(text)
-
-
-@pytest.mark.parametrize("value", [None, b"ADA/ADA", 7, Pair(ADA, SNEK)])
-def test_a_pair_is_parsed_from_a_text_only(value: object):
-    with pytest.raises(InvalidAssetId, match="a pair must be base/quote, got "):
-        Pair.parse(value)  # type: ignore[arg-type]  # a caller without types
 
 
 @pytest.mark.decision(10)
@@ -63,17 +58,6 @@ PAIRS = pairs() | pairs(base=ASSETS, quote=ASSETS)
 
 
 @pytest.mark.decision(9)
-@given(st.lists(PAIRS, max_size=12))
-def test_pairs_sort_in_ledger_order(them: list[Pair]):
-    expected = sorted(them, key=ledger_tuple)
-    assert sorted(them) == sorted(them, key=lambda pair: pair.ledger_order) == expected
-
-
-def test_a_pair_is_not_below_another_value():
-    with pytest.raises(TypeError, match="not supported between"):
-        _ = Pair(ADA, SNEK) < "ADA"  # type: ignore[operator]  # a caller without types
-
-
 @given(PAIRS, PAIRS)
 def test_pairs_compare_as_their_bytes(one: Pair, other: Pair):
     for compare in (lt, le, gt, ge, eq):

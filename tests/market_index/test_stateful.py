@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
-from typing import Any
 
 import pytest
 from attrs import evolve
@@ -186,18 +185,6 @@ def test_an_indexer_that_retains_less_than_the_longest_rollback_is_detected():
         )
 
 
-def test_the_message_names_block_and_books():
-    machine: Any = indexer_machine(BROKEN["pairs are never untracked"], pairs=[PAIR])()
-    machine.set_spot(pair="SNEK 00000000/ADA", spot=None)
-    machine.commit()
-    machine.untrack(pair="SNEK 00000000/ADA")
-    machine.books_are_those_of_the_last_block()
-    machine.commit()
-    with pytest.raises(AssertionError) as found:
-        machine.books_are_those_of_the_last_block()
-    assert str(found.value) == f"after block 2: must be None, got {OrderBook(PAIR)}"
-
-
 def test_offers_are_of_the_given_pairs_and_amounts():
     offers = list[Offer]()
 
@@ -216,8 +203,3 @@ def test_offers_are_of_the_given_pairs_and_amounts():
 def test_a_pair_that_cannot_be_tracked_is_rejected(pair):
     with pytest.raises(InvalidOrderBook):
         indexer_machine(RestingIndexer, pairs=[PAIR, pair])
-
-
-def test_an_offer_is_an_order_of_its_pair():
-    assert Offer(PAIR, SNEK, 7, Fraction(1, 3)).order == Order(PAIR, Side.ASK, Fraction(1, 3), 7)
-    assert Offer(PAIR, ADA, 7, Fraction(1, 3)).order == Order(PAIR, Side.BID, "3", 2)

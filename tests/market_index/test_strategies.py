@@ -46,12 +46,6 @@ WITHOUT_SHRINKING = settings(
 )
 
 
-def message_of(text: str, read: Callable[[str], object]) -> str:
-    with pytest.raises(MarketIndexError) as raised:
-        read(text)
-    return str(raised.value)
-
-
 @given(drawn.prices(), drawn.ratios(), drawn.amounts(), drawn.amounts(min_value=0), drawn.order_ids())
 def test_numbers_and_ids_are_valid(price: Decimal, ratio: Fraction, liquidity: int, amount: int, order_id: str):
     # All other values are made by their constructors, which reject what is not valid.
@@ -207,13 +201,6 @@ def is_crossed_by_the_best_alone(book: OrderBook) -> bool:
 
 
 Corner: typing.TypeAlias = Callable[[typing.Any], bool]
-
-
-def rejected_for(read: Callable[[str], object], *rules: str) -> list[Corner]:
-    def for_rule(rule: str) -> Corner:
-        return lambda text: rule in message_of(text, read)
-
-    return list(map(for_rule, rules))
 
 
 @pytest.mark.parametrize(

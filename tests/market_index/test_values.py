@@ -150,14 +150,6 @@ def test_a_value_survives_pickle(value):
         assert type(duplicate) is type(value)
 
 
-@pytest.mark.parametrize("value", COLLECTIONS[1:], ids=name_of)
-def test_a_pickle_keeps_what_equality_ignores(value):
-    index, duplicate = (
-        one if type(one) is MarketIndex else one.index for one in (value, pickle.loads(pickle.dumps(value)))
-    )
-    assert duplicate.freshness == index.freshness == Freshness("slot 7")
-
-
 @given(values)
 def test_a_copy_is_the_value_itself(value):
     assert copy.copy(value) is value

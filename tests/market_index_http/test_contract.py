@@ -39,7 +39,7 @@ OTHER_PATHS = [
 
 @pytest.mark.decision(7, 9, 10, 11, 12, 15, 16, 17, 18, 20, 21)
 def test_responses_keep_every_rule():
-    """They are what was published. The app, its cached responses and uvicorn with the app have the same ones."""
+    """They are those of what was published: the same from the app, its cached responses, and uvicorn with the app."""
     live = LiveIndex()
     app = create_app(live)
     with served(app, stock(app)) as service, closing(Client(service.port)) as client:

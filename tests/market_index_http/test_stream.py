@@ -18,6 +18,7 @@ from itertools import count
 from pathlib import Path
 from runpy import run_path
 from typing import Any
+from unittest.mock import Mock
 from weakref import ref
 
 import pytest
@@ -279,15 +280,8 @@ def test_a_slow_client_gets_fewer_versions_and_the_last_one():
 
 def test_the_text_of_a_change_is_made_once_for_all_clients(monkeypatch):
     """The text of a first version is made for each client: it may be a hundred megabytes, so it is not cached."""
-    made = []
-
-    encoded = wire.encoded_order_book
-
-    def counted(one: OrderBook) -> Any:
-        made.append(one)
-        return encoded(one)
-
-    monkeypatch.setattr(wire, "encoded_order_book", counted)
+    made = Mock(wraps=wire.encoded_order_book)
+    monkeypatch.setattr(wire, "encoded_order_book", made)
     live = LiveIndex([book(1), book(2)])
     app = composed(live, stream=True)
 
@@ -297,7 +291,7 @@ def test_the_text_of_a_change_is_made_once_for_all_clients(monkeypatch):
                 live.publish(book(1, spot=spot))
                 await one.has(live.current)
                 await other.has(live.current)
-                assert len(made) == expected
+                assert made.call_count == expected
 
     asyncio.run(run())
 

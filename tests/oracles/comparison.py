@@ -40,7 +40,7 @@ def compared(
     return None
 
 
-def outcome(read: Callable[[Any], T], value: Any, error: type[E]) -> T | E:
+def outcome(read: Callable[[Any], T], value: Any, error: type[E] | tuple[type[E], ...]) -> T | E:
     """Return what is read, or the error."""
     try:
         return read(value)

@@ -107,9 +107,8 @@ def token(policy_id: str, name: str) -> Asset:
         raise not_an_asset(f"the asset name must have at most 64 digits, got {len(name)}:")
     if len(name) % 2:
         raise not_an_asset(f"the asset name must have an even number of digits, got {len(name)}:")
-    for part, digits in (("policy id", policy_id), ("asset name", name)):
-        if set(digits) - set(HEX_DIGITS):
-            raise not_an_asset(f"the {part} must be hexadecimal")
+    if set(policy_id + name) - set(HEX_DIGITS):
+        raise not_an_asset("policy id and asset name must be hexadecimal")
     return octets(policy_id), octets(name)
 
 

@@ -152,7 +152,7 @@ def test_a_limit_is_waited_for():
         assert not stand_in.failures
         stand_in.failures = [(429, {"Retry-After": "600"})]
         waiting = next(one for one in islice(followed.versions, 1000) if isinstance(one, Version) and one.problem)
-        assert waiting.problem == "cannot be read: response to /tip has status 429; waiting"
+        assert waiting.problem == "cannot be read: response to /tip must have status 200, got 429; waiting"
 
 
 def test_a_page_of_html_is_no_version_and_the_last_books_stay():

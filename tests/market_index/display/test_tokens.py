@@ -86,10 +86,8 @@ class TestReading:
             (b"{}\n{}", f"{NOT_JSON} Extra data: line 2 column 1 (char 3)"),
             (b"\xff", f"{NOT_JSON} 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
             (b"[" * DEEP, f"{NOT_JSON} nested too deeply"),
-            (b'[{"subject":' * DEEP, f"{NOT_JSON} nested too deeply"),
             (b"[" * DEEP + b'"', f"{NOT_JSON} nested too deeply"),
             (b"7", f"{NO_ENTRIES} 7"),
-            (b"{}", f"{NO_ENTRIES} {{}}"),
             (b'{"subjects": {}}', f"{NO_ENTRIES} {{'subjects': {{}}}}"),
         ],
     )
@@ -104,23 +102,23 @@ class TestReading:
         with pytest.raises(InvalidTokens, match=rf"^a\.json: {re.escape(reason)}$"):
             Tokens.from_json(text, text, names=["a.json", "b.json"])
 
-    def test_messages_name_the_text_and_the_entry(self):
-        texts = [b'[{"subject": 7}, 7]', b'{"subject": 8}', b'{"subjects": [9]}']
-        a, b, c, d = "{'subject': 7}", "7", "{'subject': 8}", "9"
-        for names, (one, two, three) in (
-            ([], ("text 1", "text 2", "text 3")),
-            (["a.json", "b.json", "c.json"], ("a.json", "b.json", "c.json")),
-        ):
-            assert Tokens.from_json(*texts, names=names).rejected == tuple(
-                f"{place}: an entry must have a subject, got {given}"
-                for place, given in ((f"{one} entry 0", a), (f"{one} entry 1", b), (two, c), (f"{three} entry 0", d))
-            )
-        assert Tokens.from_json(texts[1]).rejected == (f"the entry: an entry must have a subject, got {c}",)
+    @pytest.mark.parametrize(
+        ("names", "places"),
+        [([], ("text 1", "text 2", "text 3")), (["a.json", "b.json", "c"], ("a.json", "b.json", "c"))],
+    )
+    def test_messages_name_the_text_and_the_entry(self, names: list[str], places: tuple[str, str, str]):
+        texts, rule = [b'[{"subject": 7}, 7]', b'{"subject": 8}', b'{"subjects": [9]}'], "an entry must have a subject"
+        assert Tokens.from_json(*texts, names=names).rejected == (
+            f"{places[0]} entry 0: {rule}, got {{'subject': 7}}",
+            f"{places[0]} entry 1: {rule}, got 7",
+            f"{places[1]}: {rule}, got {{'subject': 8}}",
+            f"{places[2]} entry 0: {rule}, got 9",
+        )
+        assert Tokens.from_json(texts[1]).rejected == (f"the entry: {rule}, got {{'subject': 8}}",)
 
     @pytest.mark.parametrize(
         ("wrong", "reason"),
         [
-            (7, "an entry must have a subject, got 7"),
             ({"subject": None}, "an entry must have a subject, got {'subject': None}"),
             (
                 {"subject": SNEK.unit},
@@ -131,10 +129,6 @@ class TestReading:
                 {"subject": "lovelace", "decimals": {"value": 6}},
                 f"an entry must be a Token of another asset than ADA, got {Token(ADA, decimals=6)}",
             ),
-            (entry(decimals=-1), "decimals must be an integer from 0 to 19, got -1"),
-            (entry(decimals=20), "decimals must be an integer from 0 to 19, got 20"),
-            (entry(decimals="6"), "decimals must be an integer from 0 to 19, got '6'"),
-            (entry(decimals=True), "decimals must be an integer from 0 to 19, got True"),
             (entry(decimals=6.0), "decimals must be an integer from 0 to 19, got '6.0'"),
             (entry(ticker=7), "ticker must be a text, got 7"),
             (entry(name=["a"]), "name must be a text, got ['a']"),
@@ -147,6 +141,7 @@ class TestReading:
     def test_an_entry_that_is_not_valid_is_left_out(self, wrong: Any, reason: str):
         tokens = read(entry(OTHER, ticker="X"), wrong)
         assert (tokens.entries, tokens.rejected) == ((Token(OTHER, "X"),), (f"entry 1: {reason}",))
+        assert (tokens, hash(tokens)) == (read(entry(OTHER, ticker="X")), hash(read(entry(OTHER, ticker="X"))))
 
     def test_a_text_with_a_number_of_many_digits_is_rejected(self):
         text = json.dumps([entry(decimals=7)]).replace("7,", "7" * 100_000 + ",").encode()
@@ -165,14 +160,6 @@ class TestReading:
         text = '[{"subject": "%s", "ticker": {"value": "大"}}]' % ("00" * 28)
         assert Tokens.from_json(text) == Tokens.from_json(text.encode())
         assert Tokens.from_json(text).find("大")
-
-
-class TestValue:
-    """`Tokens` as a value."""
-
-    def test_what_was_left_out_is_excluded_from_equality(self):
-        assert read(entry(SNEK, decimals=0), 7) == read(entry(SNEK, decimals=0))
-        assert hash(read(entry(SNEK, decimals=0), 7)) == hash(read(entry(SNEK, decimals=0)))
 
 
 class TestLabels:
@@ -294,36 +281,19 @@ class TestHumanUnits:
         assert self.TOKENS.human_price(Pair(NAMELESS, ADA), Decimal(5)) == Decimal("0.000005")
         assert self.TOKENS.amount_from_human(NAMELESS, "7") == 7
 
-    @pytest.mark.parametrize("price", [1, 1.5, "1", None, Decimal("NaN"), Decimal("Infinity")])
-    def test_only_a_finite_decimal_is_a_price(self, price: Any):
-        with pytest.raises(InvalidPrice) as raised:
-            self.TOKENS.human_price(Pair(SNEK, ADA), price)
-        assert str(raised.value) == f"a price must be a finite Decimal, got {type(price).__name__}: {safe_repr(price)}"
+    @pytest.mark.parametrize("wrong", [1.5, "1", None, True, Decimal("NaN"), Decimal("Infinity")])
+    def test_only_a_finite_decimal_is_a_price_and_also_an_int_an_amount(self, wrong: Any):
+        given = re.escape(f"{type(wrong).__name__}: {safe_repr(wrong)}")
+        with pytest.raises(InvalidPrice, match=rf"^a price must be a finite Decimal, got {given}$"):
+            self.TOKENS.human_price(Pair(SNEK, ADA), wrong)
+        with pytest.raises(TypeError, match=rf"^amount must be an int or a finite Decimal, got {given}$"):
+            self.TOKENS.human_amount(SNEK, wrong)
 
-    @pytest.mark.parametrize("amount", [1.0, "1", None, True, Decimal("NaN"), Decimal("Infinity")])
-    def test_only_an_integer_or_a_finite_decimal_is_an_amount(self, amount: Any):
-        with pytest.raises(TypeError) as raised:
-            self.TOKENS.human_amount(SNEK, amount)
-        given = f"{type(amount).__name__}: {safe_repr(amount)}"
-        assert str(raised.value) == f"amount must be an int or a finite Decimal, got {given}"
-
-    @pytest.mark.parametrize(
-        ("amount", "message"),
-        [
-            (12.5, "the amount must be a str or a Decimal, got float: 12.5; pass '12.5' or Decimal('12.5')"),
-            ("10,000", "the amount must be ASCII digits with an optional point or one slash, got '10,000'"),
-        ],
-    )
-    def test_an_error_names_the_amount(self, amount: Any, message: str):
-        with pytest.raises(InvalidPrice) as raised:
-            self.TOKENS.amount_from_human(ADA, amount)
-        assert str(raised.value) == message
-
-    @pytest.mark.parametrize("human", ["-1", "-0.5", "x", "NaN", Decimal(-1), 1.5, True, None, "1e999999999", "0/0"])
+    @pytest.mark.parametrize("human", ["-1", "10,000", "NaN", Decimal(-1), 1.5, True, None, "1e999999999", "0/0"])
     def test_other_values_are_no_human_numbers(self, human: Any):
-        with pytest.raises(InvalidPrice):
+        with pytest.raises(InvalidPrice, match=r"^the price must "):
             self.TOKENS.price_from_human(Pair(SNEK, ADA), human)
-        with pytest.raises(InvalidPrice):
+        with pytest.raises(InvalidPrice, match=r"^the amount must "):
             self.TOKENS.amount_from_human(SNEK, human)
 
     @pytest.mark.parametrize("zero", ["0", "0.00", ".0", "0e5", 0, Decimal(0), Decimal("0E-7")])
@@ -349,7 +319,7 @@ class TestHumanUnits:
         ],
     )
     def test_a_human_price_that_is_no_price_in_smallest_units_is_rejected(self, human: str, message: str):
-        with pytest.raises(InvalidPrice, match=f"^{message}"):
+        with pytest.raises(InvalidPrice, match=rf"^{message}"):
             self.TOKENS.price_from_human(Pair(SNEK, ADA), human)
 
     def test_an_amount_with_too_many_decimals_is_rejected(self):

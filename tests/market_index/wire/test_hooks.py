@@ -8,7 +8,6 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import cattrs.preconf.json
@@ -38,6 +37,7 @@ from market_index import (
 )
 from market_index.strategies import order_books
 from tests.market_index.wire.texts import BOOK, LIST, TOKEN, replaced
+from tests.oracles.comparison import outcome
 
 
 @frozen
@@ -159,12 +159,8 @@ def test_a_union_of_values_needs_a_tag():
 # Faults
 
 
-def read(read_one: Callable[[], Any], *expected: type[Exception]) -> Any:
-    """Return what is read, or the error."""
-    try:
-        return read_one()
-    except expected as error:
-        return error
+def structured(converter: Any, of_type: Any) -> Callable[[Any], Any]:
+    return lambda value: converter.structure(value, of_type)
 
 
 READERS: dict[Any, tuple[Callable[[bytes], Any], Callable[[OrderBook], Any]]] = {
@@ -182,12 +178,12 @@ READERS: dict[Any, tuple[Callable[[bytes], Any], Callable[[OrderBook], Any]]] = 
 def test_a_hostile_value_is_read_as_by_the_decoder(data: st.DataObject, book: OrderBook, of_type: Any):
     decode, example = READERS[of_type]
     text = json.dumps(replaced(data, example(book)))
-    wanted = read(lambda: decode(text.encode()), MarketIndexError)
+    wanted = outcome(decode, text.encode(), MarketIndexError)
     # A user may decode the numbers of JSON in another way.
     for number in (float, Decimal):
         value = json.loads(text, parse_float=number, parse_constant=number)
-        found = read(partial(STRICT.structure, value, of_type), BaseValidationError, MarketIndexError)
-        brief = read(partial(BRIEF.structure, value, of_type), MarketIndexError)
+        found = outcome(structured(STRICT, of_type), value, (BaseValidationError, MarketIndexError))
+        brief = outcome(structured(BRIEF, of_type), value, MarketIndexError)
         if isinstance(wanted, Exception):
             assert isinstance(found, Exception)
             # The texts of numbers differ.
@@ -214,12 +210,7 @@ ORDER = {"pair": {"base": TOKEN, "quote": "ADA"}, "side": "ask", "price": "1", "
 @pytest.mark.parametrize(
     ("change", "wanted"),
     [
-        ({"base": 1}, "must be a string, got a number: 1 @ $.books[1].base"),
         ({"bids": [LEVELS[0], LEVELS[1] | {"price": "x"}]}, ", got 'x' @ $.books[1].bids[1].price"),
-        (
-            {"bids": [LEVELS[0], LEVELS[1] | {"accumulated_liquidity": 0.5}]},
-            "must be a whole number from 1 to 2^64-1, got a number: 0.5 @ $.books[1].bids[1].accumulated_liquidity",
-        ),
         ({"spot": Decimal("0.5")}, "must be a string, got Decimal: Decimal('0.5') @ $.books[1].spot"),
         ({"asks": (1,)}, "must be an array, got tuple: (1,) @ $.books[1].asks"),
         ({"bids": LEVELS[::-1]}, "bids[1].price must be below bids[0].price, which is 0.004, got 0.0041 @ $.books[1]"),
@@ -297,5 +288,5 @@ def test_no_other_type_of_the_converter_changes(made: Any):
         (Fraction, "1/3"), (datetime, "2026-11-22T04:17:03.1234"), (dict[str, Decimal], {1: 2}),
     ]  # fmt: skip
     for of_type, value in texts:
-        wanted = repr(read(partial(own.structure, value, of_type), Exception))
-        assert repr(read(partial(ours.structure, value, of_type), Exception)) == wanted
+        wanted = repr(outcome(structured(own, of_type), value, Exception))
+        assert repr(outcome(structured(ours, of_type), value, Exception)) == wanted

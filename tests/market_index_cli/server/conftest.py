@@ -29,4 +29,6 @@ def client(service: Service) -> Iterator[Client]:
 @pytest.fixture
 def server() -> Server:
     app = create_app(LiveIndex())
-    return Server(app, respond=partial(find_response, app), max_connections=3)
+    server = Server(app, respond=partial(find_response, app))
+    server.clients.max_connections = 3
+    return server

@@ -112,11 +112,13 @@ class Slow:
 
 
 @contextmanager
-def slow(**options: Any) -> Iterator[tuple[Slow, Service]]:
+def slow(max_connections: int = 100) -> Iterator[tuple[Slow, Service, Server]]:
     app = Slow()
-    with served(app, Server(app, **options)) as service, ExitStack() as stack:
+    server = Server(app)
+    server.clients.max_connections = max_connections
+    with served(app, server) as service, ExitStack() as stack:
         stack.callback(app.resume.set)
-        yield app, service
+        yield app, service, server
 
 
 def all_of(connection: socket.socket) -> bytes:

@@ -52,7 +52,7 @@ def test_what_is_not_http_is_400_with_the_error_body(client: Client, sent: bytes
 
 
 def test_no_error_is_sent_within_another_response():
-    with slow() as (app, service), closing(Client(service.port)) as client:
+    with slow() as (app, service, _), closing(Client(service.port)) as client:
         client.socket.sendall(OTHER)
         assert app.answering.wait(DEADLINE_SECONDS)
         client.socket.sendall(b"nonsense\r\n\r\n")

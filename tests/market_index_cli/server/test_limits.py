@@ -22,7 +22,6 @@ from market_index_cli.server import limits
 from market_index_cli.server.http_server import Server, connections_allowed
 from market_index_cli.server.limits import HEAD_SECONDS, MAX_HEAD_BYTES
 from market_index_http import create_app
-from market_index_http.operating.counting import Responses
 from tests.market_index_cli.server.fakes import LIST, OTHER, Loop, all_of, connected, slow
 from tests.service import Client, Service, served
 from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually
@@ -178,9 +177,8 @@ class TestNumber:
         assert second.channel.is_closed
 
     def test_real_connections(self):
-        responses = Responses()
-        with slow(max_connections=2, responses=responses) as running, ExitStack() as stack:
-            app, service = running
+        with slow(max_connections=2) as running, ExitStack() as stack:
+            app, service, server = running
 
             def connect(sent: bytes) -> Client:
                 client = stack.enter_context(closing(Client(service.port)))
@@ -192,7 +190,7 @@ class TestNumber:
             rejected = stack.enter_context(closing(Client(service.port)))
             response = rejected.send(b"")
             assert (response.status, response.json) == (503, {"error": "Too many connections"})
-            assert responses["other"].statuses[503] == 1
+            assert server.clients.responses["other"].statuses[503] == 1
             app.resume.set()
             assert [one.send(b"").status for one in (busy, second)] == [404, 404]
 
