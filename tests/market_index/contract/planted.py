@@ -311,6 +311,7 @@ PLANTED: dict[Rule, dict[str, Planted]] = {
         "another book": lookup(lambda own, base, quote: own(base, quote) and (BOOKS.get((base, quote)) or (None, [], []))),
     },
     Rule.MALFORMED: {
+        "text/html": where(lambda _, found: found.status == 400, header("content-type", "text/html")),
         "404": to(404), "422": to(422), "500": to(500), "500 for bytes": to(500, "%ff"), "closed": asked(closed),
         "500 if missing": where(lambda request, _: request.target == ORDER_BOOK, status(500)),
         "lovelace": asked(lambda one: one.replace("lovelace", "ADA")), "ada": asked(lambda one: one.replace("=ada", "=ADA")),
