@@ -93,8 +93,8 @@ NUMBERS: list[tuple[str, str, float]] = [
     ("serving.md", r"and has (\d+) seconds to finish", http_server.GRACE_SECONDS),
     ("formats.md", r"the JSON of one book may have (\d+) MiB", wire.MAX_ORDER_BOOK_BYTES / 1024**2),
     ("formats.md", r"A change of up to ([\d,]+) books and retracted", bucket.MAX_BATCH),
-    ("order-events.md", r"may go back ([\d,]+) blocks", orders.DEFAULT_HISTORY),
-    ("order-events.md", r"id \| 1 to (\d+) printable", orders.MAX_TEXT_CHARACTERS),
+    ("orders.md", r"may go back ([\d,]+) blocks", orders.DEFAULT_HISTORY),
+    ("orders.md", r"id \| 1 to (\d+) printable", orders.MAX_TEXT_CHARACTERS),
 ]
 
 
