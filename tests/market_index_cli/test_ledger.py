@@ -222,6 +222,10 @@ def test_an_exchange_of_the_user_needs_no_program(tmp_path: Path, name: str, mon
             tmp_path, name_of(kupo), "--port", 0, "--workers", 2, "--add-exchanges", f"my_exchanges:{name}"
         ) as command:
             assert len(command.service.pair_list().json["pairs"]) == 1
+        arguments = name_of(kupo), tmp_path / "market.db", "--add-exchanges", f"my_exchanges:{name}"
+        with running(tmp_path, *arguments, command="relay") as program:
+            program.has_logged("1 pairs")
+            assert program.end() == 0
 
 
 def test_a_kupo_is_checked(recorded: Kupo):
