@@ -135,13 +135,15 @@ class Kind:
 
     @contextmanager
     def requirements(self, name: str, error: type[MarketIndexError]) -> Iterator[None]:
-        """Raise an error that names the extra to install, if a package is missing."""
+        """Raise an error that names the extra to install if a package is missing, or what is wrong with the name."""
         try:
             yield
         except ModuleNotFoundError as missing:
             if self.extra is None:
                 raise
             raise error(str(missing_extra(self.shown(name), self.extra, missing))) from None
+        except ValueError as wrong:
+            raise error(f"{self.shown(name)} cannot be opened: {wrong}") from None
 
 
 def kind_of(name: str) -> Kind:
@@ -376,21 +378,21 @@ def _selection(opening: Opening) -> Selection:
 
 
 def _open_bucket(opening: Opening) -> Source:
-    from market_index_feeds.nats import open_nats_source  # noqa: PLC0415  # it needs the extra `nats`
+    from market_index_feeds.nats import BucketAddress, NatsSource  # noqa: PLC0415  # it needs the extra `nats`
 
-    return open_nats_source(opening.target)
+    return NatsSource(BucketAddress.parse(opening.target))
 
 
 def _open_bucket_store(name: str, *, wait: float, create: bool) -> Store:
-    from market_index_feeds.nats import NatsStore  # noqa: PLC0415  # it needs the extra `nats`
+    from market_index_feeds.nats import BucketAddress, NatsStore  # noqa: PLC0415  # it needs the extra `nats`
 
-    return NatsStore(name, wait=wait, create=create)
+    return NatsStore(BucketAddress.parse(name), wait=wait, create=create)
 
 
 def _open_bucket_keeper(name: str) -> Keeper:
-    from market_index_feeds.nats.keeper import open_bucket_keeper  # noqa: PLC0415  # it needs the extra `nats`
+    from market_index_feeds.nats import BucketAddress, BucketKeeper  # noqa: PLC0415  # it needs the extra `nats`
 
-    return open_bucket_keeper(name)
+    return BucketKeeper(BucketAddress.parse(name))
 
 
 def _open_lines(opening: Opening) -> Source:
