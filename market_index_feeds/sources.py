@@ -285,8 +285,6 @@ def open_store(
     shown = kind.shown(name)
     if type(wait) not in {int, float} or not wait >= 0:
         raise StoreError(f"{shown} cannot be opened: wait must be 0 or more seconds, got {safe_repr(wait)}")
-    if "\0" in name:
-        raise StoreError(f"{shown} cannot be opened: a name must not contain a null character")
     if synchronous not in get_args(Synchronous):
         raise StoreError(
             f"{shown} cannot be opened: synchronous must be 'full' or 'normal', got {safe_repr(synchronous)}"
@@ -359,22 +357,21 @@ def _open_kupo(opening: Opening) -> Source:
 def _open_koios(opening: Opening) -> Source:
     from market_index_feeds.ledger import KoiosSource  # noqa: PLC0415  # it needs the extra `ledger`
 
-    options = dict(opening.options)
-    every = {"every": options.pop("every")} if "every" in options else {}
-    return KoiosSource(opening.target, _selection(evolve(opening, options=options)), headers=opening.headers, **every)
+    every = {name: value for name, value in opening.options.items() if name == "every"}
+    return KoiosSource(opening.target, _selection(opening), headers=opening.headers, **every)
 
 
 def _selection(opening: Opening) -> Selection:
     """Return which orders of the ledger are read."""
     from market_index_feeds.ledger import Selection  # noqa: PLC0415  # the same
 
-    options = {"pairs" if name == "pair" else name: value for name, value in opening.options.items()}
-    pairs = options.get("pairs", ())
+    options = {name: value for name, value in opening.options.items() if name in _SELECTION}
+    pairs = options.pop("pair", ())
     if "only" in options and not pairs:
         raise opening.error("only hides all pairs except those of pair=BASE/QUOTE, got no such pair")
     if len({frozenset({pair.base, pair.quote}) for pair in pairs}) < len(pairs):
         raise opening.error("pair must name two assets once, with one of them as the base")
-    return Selection(opening.exchanges, **options)
+    return Selection(opening.exchanges, pairs=pairs, **options)
 
 
 def _open_bucket(opening: Opening) -> Source:
@@ -471,6 +468,18 @@ SQLITE: Final = Kind(
 
 EVENTS: Final = Kind("events of orders", Contents.STATES, _open_orders, prefix="orders:", options={"history": _BLOCKS})
 
+_KUPO: Final = Kind(
+    "the ledger",
+    Contents.STATES,
+    _open_kupo,
+    prefix="kupo:",
+    options=_SELECTION,
+    repeatable=frozenset({"pair"}),
+    extra="ledger",
+    takes_headers=True,
+    takes_exchanges=True,
+)
+
 KINDS: Final = [
     LINES,
     SQLITE,
@@ -483,27 +492,13 @@ KINDS: Final = [
         options={"speed": _speed, "loop": partial(_flag, "loop")},
     ),
     EVENTS,
-    Kind(
-        "the ledger",
-        Contents.STATES,
-        _open_kupo,
-        prefix="kupo:",
-        options=_SELECTION,
-        repeatable=frozenset({"pair"}),
-        extra="ledger",
-        takes_headers=True,
-        takes_exchanges=True,
-    ),
-    Kind(
-        "the ledger in Koios",
-        Contents.STATES,
-        _open_koios,
+    _KUPO,
+    evolve(
+        _KUPO,
+        noun="the ledger in Koios",
+        open_source=_open_koios,
         prefix="koios:",
         options={**_SELECTION, "every": partial(_integer, "every", "a number of seconds, 1 or more", range(1, 86_401))},
-        repeatable=frozenset({"pair"}),
-        extra="ledger",
-        takes_headers=True,
-        takes_exchanges=True,
         has_quota=True,
     ),
     Kind(
