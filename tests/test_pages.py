@@ -1,6 +1,6 @@
 """The README and the docs are correct: every `console` block is run and compared, and every link has a target.
 
-The plugin tests.examples runs the blocks of Python. A block that begins with the name of a file, such as
+tests/examples runs the blocks of Python. A block that begins with the name of a file, such as
 `# program.py` (in SQL `-- program.sql`), or JSON after a sentence that ends with its name, is a file that the
 `console` blocks of the page may use. The blocks of the tutorial are one session.
 """

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import aclosing
 from datetime import datetime
 from threading import Event
@@ -75,6 +75,12 @@ class LedgerSource(Source):
         # What the last version shows.
         self._orders, self._shown = RestingOrders(), State(now())
         self._index = self._orders.index
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """The slot of the last version, and its orders by venue."""
+        slot = {} if self.point is None else {"slot": self.point.slot}
+        return {**Counter(f"orders of {one.venue}" for one in self._shown.orders.values()), **slot}
 
     @abstractmethod
     async def read(self, client: Client) -> float:

@@ -86,15 +86,6 @@ def test_the_books_of_the_ledger_are_served_and_follow_each_block(tmp_path: Path
         assert command.stderr.count("outputs skipped: 1 unknown datum (") == workers
 
 
-def test_a_kupo_that_is_syncing_is_served_without_pairs(tmp_path: Path):
-    with (
-        serving(Kupo([Block(100)], failure="syncing")) as kupo,
-        running(tmp_path, name_of(kupo), "--port", 0) as command,
-    ):
-        health = command.service.request("/healthz")
-        assert (health.status, health.json["problem"]) == (503, "is still reading the chain")
-
-
 def test_each_order_is_a_line_with_its_venue(recorded: Kupo):
     found = invoke("orders", name_of(recorded), CHAD, "ADA")
     assert (found.returncode, found.stderr) == (0, "")

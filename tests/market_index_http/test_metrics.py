@@ -22,7 +22,7 @@ from market_index import Freshness, LiveIndex
 from market_index_cli.server.exposition import SLOT_BYTES, Exposition, clear_slot
 from market_index_cli.server.http_server import Server
 from market_index_http import create_app
-from market_index_http.operating import Health, Metrics
+from market_index_http.operating import Health
 from market_index_http.operating.counting import Responses
 from tests.apps import composed
 from tests.asgi import request
@@ -182,9 +182,8 @@ class TestState:
 
 def worker(slots: bytearray, number: int, lists: int = 0) -> Exposition:
     """Return the metrics of a worker that has sent so many pair lists."""
-    metrics, live = Metrics(label="worker"), LiveIndex()
-    metrics.watch(create_app(live), live, name=str(number)).responses[PAIR_LIST].statuses[200] += lists
-    exposition = Exposition(metrics, slots, number)
+    live, exposition = LiveIndex(), Exposition(slots, number)
+    exposition.metrics.watch(create_app(live), live, name=str(number)).responses[PAIR_LIST].statuses[200] += lists
     exposition.write()
     return exposition
 

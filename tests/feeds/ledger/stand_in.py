@@ -80,7 +80,7 @@ class Kupo:
     patterns: Sequence[str] = ("*",)
     required: Mapping[str, str] = field(factory=dict)
     """The headers that each request must have."""
-    on_request: Callable[[str], None] = lambda _: None
+    on_request: Callable[[str], object] = lambda _: None
     """Called with the target of each request, before the response."""
     requests: list[str] = field(factory=list)
     seconds: float = 0.0
