@@ -905,6 +905,20 @@ def test_between_tokens_the_value_is_that_of_their_own_spots():
     assert (alone.spots, alone.spot_times) == ({pair: None}, {})
 
 
+@pytest.mark.decision(32)
+def test_a_complete_fill_may_be_the_last_one_of_its_block():
+    """Kupo does not say at which place its transaction is. Then the largest execution counts, in every process."""
+    placed = saturnswap(sells=TOKEN, buys=ADA, amount=1000, **{"asked amount": 50_000_000})
+    named = Constructor(0, (bytes.fromhex(placed["transaction_id"]), 0))
+    left = saturnswap(sells=TOKEN, buys=ADA, amount=600, previous=named, **{"asked amount": 30_000_000})
+    partly = spent(placed, datums.encoded(Constructor(0, (20_000_000, 0, 0))).hex()), successor(left)
+    for lovelace, spot in (70_000_000, 70_000), (6_000_000, 50_000):
+        (whole,) = fills_of((TOKEN, ADA, 1000, lovelace))
+        whole["spent_at"]["slot_no"] = 120
+        for matches in ([whole, *partly], [*partly, whole]):
+            assert spots_of(*matches) == {"SNEK": spot}
+
+
 # Each offer, and each output, by itself
 
 
