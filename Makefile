@@ -60,8 +60,8 @@ test: .venv/check.installed browser ## run the tests in two minutes (PYTEST='-k 
 
 SEED ?= $(shell $(PYTHON) -c 'import secrets; print(secrets.randbits(32))')
 
-test-all: .venv/check.installed browser # run all tests with random examples (SEED=… repeats those of another run)
-	seed=$(SEED); echo "random seed: $$seed"; HYPOTHESIS_PROFILE=thorough \
+test-all: .venv/check.installed browser # run all tests with random examples, in a random order (SEED=… repeats another run)
+	seed=$(SEED); echo "random seed: $$seed"; HYPOTHESIS_PROFILE=thorough MARKET_INDEX_TEST_ORDER=$$seed \
 	  $(BIN)/python -m pytest $(PYTEST_WORKERS) -m '' --hypothesis-seed=$$seed $(PYTEST)
 
 coverage: .venv/check.installed browser # report the lines that no quick test runs; no figure of it is a gate
@@ -90,11 +90,11 @@ FUZZ_SECONDS ?= 600
 fuzz: .venv/fuzz.installed # search inputs that break a property, guided by coverage, for ten minutes (FUZZ_SECONDS=60 for one)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(TARGET)
 
-NIGHTLY := test-all test-matrix fuzz test-faults seeded
+NIGHTLY := test-all test-matrix fuzz test-faults seeded mutants
 
-nightly: # run the tasks that take too long for each change: test-all, test-matrix, fuzz, test-faults, seeded
+nightly: # run the tasks that take too long for each change: test-all, test-matrix, fuzz, test-faults, seeded, mutants
 	@failed=; for task in $(NIGHTLY); do \
-	  start=$$(date +%s); $(MAKE) $$task FAULT=--whole || failed="$$failed $$task"; \
+	  start=$$(date +%s); $(MAKE) $$task FAULT=--whole MUTATE=--whole || failed="$$failed $$task"; \
 	  echo "nightly: $$task took $$(($$(date +%s) - start)) s"; \
 	done; test -z "$$failed" || { echo "nightly: failed:$$failed" >&2; exit 1; }
 
@@ -147,7 +147,7 @@ bench: .venv/bench.installed ## measure against named peers, and write benchmark
 	$(BIN)/python -m pip install --quiet --group mutants
 	@touch $@
 
-mutants: .venv/mutants.installed # mutation testing of the domain: list the changes that no test detects, in up to an hour (MUTATE='prices wire/decode' for some modules)
+mutants: .venv/mutants.installed # mutation testing: list the changes that no test detects, in hours (MUTATE='prices wire/decode feed' for some modules)
 	$(BIN)/python -m tests.mutants $(MUTATE)
 
 seeded: .venv/check.installed # check that each seeded fault of tests/mutants/seeded turns one or two test files red (FAULT=cip14 for one)

@@ -77,21 +77,16 @@ def save(part: str, text: str) -> None:
     RESULTS.write_text("\n".join([HEAD, *(sections[name] for name in PARTS if name in sections)]))
 
 
-def measured(part: str, group: str, *, quick: bool) -> tuple[list[Row], bool]:
-    """Measure a group in another process. Return its rows, and whether it failed."""
+def measured(part: str, group: str, *, quick: bool) -> list[Row] | None:
+    """Measure a group in another process, which Ctrl-C ends too. Return its rows, None if it failed."""
     command = [sys.executable, "-m", "benchmarks", "--group", part, group, *(["--quick"] if quick else [])]
     rows = []
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        try:
-            for line in process.stdout:
-                row = Row(**json.loads(line))
-                print(f"|{'|'.join(row.cells())}|", flush=True)
-                rows.append(row)
-        except BaseException:
-            process.terminate()
-            raise
-    return rows, process.returncode != 0
+        for line in process.stdout:
+            rows.append(row := Row(**json.loads(line)))
+            print(f"|{'|'.join(row.cells())}|", flush=True)
+    return None if process.returncode else rows
 
 
 def measure_here(part: str, group: str, *, quick: bool) -> None:
@@ -117,17 +112,14 @@ def main() -> int:
     if asked.group:
         measure_here(*asked.group, quick=asked.quick)
         return 0
-    failed, load = [], os.getloadavg()[0]
+    failed, load = list[str](), os.getloadavg()[0]
     for part in asked.only:
-        rows: list[Row] = []
-        failed_here = []
-        for group in import_module(f"benchmarks.{part}").groups(quick=asked.quick):
-            found, has_failed = measured(part, group, quick=asked.quick)
-            rows += found
-            failed_here += [f"{part}.{group}"] if has_failed else []
-        if not failed_here:
-            save(part, section(part, rows, load, quick=asked.quick))
-        failed += failed_here
+        groups = import_module(f"benchmarks.{part}").groups(quick=asked.quick)
+        found = {group: measured(part, group, quick=asked.quick) for group in groups}
+        if None in found.values():
+            failed += [f"{part}.{group}" for group, rows in found.items() if rows is None]
+        else:
+            save(part, section(part, [row for rows in found.values() for row in rows or ()], load, quick=asked.quick))
     print(f"failed: {', '.join(failed)}" if failed else f"the rows are in {RESULTS.relative_to(ROOT)}")
     return 1 if failed else 0
 

@@ -116,7 +116,7 @@ def missing_extra(user: str, extra: str, missing: ModuleNotFoundError) -> Module
     """Return an error that says what needs an extra of this project, and how to install it.
 
     >>> print(missing_extra("serve", "server", ModuleNotFoundError(name="uvicorn")))
-    serve needs the extra server: pip install '.[server]' in a clone of the project (uvicorn is not installed)
+    serve needs the extra server: pip install 'PATH[server]' of a clone or a wheel (uvicorn is not installed)
 
     Args:
         user: What needs the extra: a command, a module, or the name of a feed or a store.
@@ -124,7 +124,7 @@ def missing_extra(user: str, extra: str, missing: ModuleNotFoundError) -> Module
         missing: The error of the import that failed.
     """
     package = (missing.name or "a package").partition(".")[0]
-    remedy = f"pip install '.[{extra}]' in a clone of the project ({package} is not installed)"
+    remedy = f"pip install 'PATH[{extra}]' of a clone or a wheel ({package} is not installed)"
     return ModuleNotFoundError(f"{user} needs the extra {extra}: {remedy}", name=missing.name)
 
 

@@ -16,7 +16,7 @@ def run() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     _open_closed_streams()
     try:
-        from market_index_cli.errors import output_errors  # noqa: PLC0415  # it needs click, as main does
+        from market_index_cli.errors import require_whole_output  # noqa: PLC0415  # it needs click, as main does
         from market_index_cli.main import main  # noqa: PLC0415  # click is an extra: report it if it is missing
     except ModuleNotFoundError as missing:
         if missing.name != "click":
@@ -26,11 +26,11 @@ def run() -> None:
         user, extra = ("serve", "server") if sys.argv[1:2] == ["serve"] else ("market-index", "cli")
         sys.stderr.write(f"{missing_extra(user, extra, missing)}\n")
         sys.exit(2)
-    with output_errors():
-        signal.signal(signal.SIGINT, interrupt)
-        # Process 1 of a container ignores a signal without a handler. Commands that have more to end replace this one.
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
-        main(prog_name="market-index")
+    require_whole_output()
+    signal.signal(signal.SIGINT, interrupt)
+    # Process 1 of a container ignores a signal without a handler. Commands that have more to end replace this one.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+    main(prog_name="market-index")
 
 
 def _open_closed_streams() -> None:

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 from typing import Any, TypeAlias
 
 import click
 from attrs import asdict
+from click.core import ParameterSource
 
-from market_index.contract import NoResponse, Outcome, Report, Request, Response
-from market_index.contract import check as check_service
 from market_index_cli.console import counted
-from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, Failed, feed_errors
+from market_index_cli.errors import EXIT_ABSENT, feed_errors
 from market_index_cli.logs import printable
 from market_index_cli.options import HEADERS, SECONDS, headers_of
-from market_index_feeds.checking import check_ledger, check_lines
+from market_index_feeds import FeedError
+from market_index_feeds.checking import check_lines
 from market_index_feeds.http import Address
-from market_index_feeds.service_requests import sender
+from market_index_feeds.service_requests import check_service, sender
 from market_index_feeds.sources import kind_of
 
-Send: TypeAlias = Callable[[Request], Response]
+# Whether it is a fault, its JSON, and its text. What has no JSON is only printed as text.
+Found: TypeAlias = Iterator[tuple[bool, object, str]]
 
 
 @click.command
 @click.argument("source", metavar="SOURCE")
-@click.option(
-    "--strict", is_flag=True, help="Let the decisions of this project bind, too, where the contract is silent."
-)
+@click.option("--strict", is_flag=True, help="Let the decisions of this project bind, where the contract is silent.")
 @click.option(
     "--seconds",
     default=120.0,
@@ -63,81 +62,71 @@ def check(source: str, *, strict: bool, seconds: float, headers: Path | None, as
     """
     with feed_errors():
         kind = kind_of(source)
-        if kind.takes_headers:
+        if not kind.takes_headers:
+            _reject_options("strict", "seconds", "headers")
+            found = _check_lines(source)
+        else:
             opening = kind.opening(source, headers=headers_of(headers))
             address = Address(opening.target, opening.headers, kind.prefix)
-            try:
-                with sender(address, seconds=seconds) as send:
-                    if kind.takes_exchanges:
-                        has_failed = _check_ledger(kind.open_source(opening), send, as_json=as_json)
-                    else:
-                        has_failed = _check_service(send, strict=strict, as_json=as_json)
-            except NoResponse as error:
-                raise Failed(EXIT_FEED, f"{address.name}: {error}") from None
-        else:
-            has_failed = _check_lines(source, as_json=as_json)
+            if kind.takes_exchanges:
+                _reject_options("strict")
+                with kind.requirements(source, FeedError):
+                    found = _check_ledger(kind.open_source(opening), address, seconds)
+            else:
+                found = _check_service(address, seconds, strict=strict)
+        has_failed = False
+        for is_fault, fields, text in found:
+            has_failed |= is_fault
+            if not as_json:
+                click.echo("\n".join(map(printable, text.split("\n"))))
+            elif fields is not None:
+                click.echo(json.dumps(fields))
     if has_failed:
         sys.exit(EXIT_ABSENT)
 
 
-def _check_service(send: Send, *, strict: bool, as_json: bool) -> bool:
-    report = check_service(send, pause=lambda: time.sleep(0.5))
-    for line in [json.dumps(_json(report, strict=strict))] if as_json else _lines(report, strict=strict):
-        click.echo(line)
-    return bool(report.failed(strict=strict))
+def _reject_options(*names: str) -> None:
+    """Reject options that were typed, and have no effect on this kind of source."""
+    for name in names:
+        if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} has no effect on such a SOURCE")
 
 
-def _check_ledger(source: Any, send: Send, *, as_json: bool) -> bool:
-    has_failed = False
-    for one in check_ledger(source, send):
-        has_failed |= one.holds is False
-        word = {True: "passed", False: "FAILED", None: "found"}[one.holds]
-        click.echo(json.dumps(asdict(one)) if as_json else printable(f"{word:7} {one.name:24} {one.text}"))
-    return has_failed
+def _check_service(address: Address, seconds: float, *, strict: bool) -> Found:
+    report = check_service(address, seconds=seconds)
+    rules, texts = list[dict[str, Any]](), list[str]()
+    for one in report.results:
+        rule, outcome = one.rule, one.outcome(strict=strict).value
+        about = {"rule": rule.name.lower(), "source": rule.source, "text": rule.text, "outcome": outcome}
+        faults = [asdict(fault) | {"request": str(fault.request)} for fault in one.faults]
+        counts = {"checked": one.checked, "failed": one.failed, "undecided": one.undecided}
+        rules.append({**about, **counts, "faults": faults})
+        undecided = f" ({one.undecided} times undecided, because the service changed)" if one.undecided else ""
+        texts.append(f"{outcome.replace('failed', 'FAILED'):15} {rule.source:24} {rule.text}{undecided}")
+        texts += [indent(str(fault), "    ") for fault in one.faults]
+        if one.failed > len(one.faults):
+            texts.append(f"    and {one.failed - len(one.faults)} more")
+    failed = len(report.failed(strict=strict))
+    texts.append(f"{failed} of {len(rules)} rules failed, by {report.requests} requests")
+    if report.stopped:
+        texts.append(f"not all was checked: {report.stopped}")
+    yield bool(failed), {"rules": rules, "requests": report.requests, "stopped": report.stopped}, "\n".join(texts)
 
 
-def _check_lines(source: str, *, as_json: bool) -> bool:
+def _check_ledger(source: Any, address: Address, seconds: float) -> Found:
+    from market_index_feeds.ledger.checking import check_ledger  # noqa: PLC0415  # it needs the extra `ledger`
+
+    with sender(address, seconds=seconds) as send:
+        for one in check_ledger(source, send):
+            word = {True: "passed", False: "FAILED", None: "found"}[one.holds]
+            yield one.holds is False, asdict(one), f"{word:7} {one.name:24} {one.text}"
+
+
+def _check_lines(source: str) -> Found:
     faults = warnings = 0
     for one in check_lines(source):
         faults, warnings = faults + (not one.is_warning), warnings + one.is_warning
         event = " ".join(filter(None, (one.event, one.order_id)))
         text = f"{'warning: ' * one.is_warning}line {one.line}: {event}{': ' * bool(event)}{one.reason}"
-        click.echo(json.dumps(asdict(one)) if as_json else printable(text))
-    if not as_json:
-        click.echo(f"{counted(faults, 'fault')}, {counted(warnings, 'warning')}")
-    return bool(faults)
-
-
-def _lines(report: Report, *, strict: bool) -> Iterator[str]:
-    for one in report.results:
-        outcome = one.outcome(strict=strict)
-        word = outcome.value.upper() if outcome is Outcome.FAILED else outcome.value
-        changes = f" ({one.changes} times undecided, because the service changed)" if one.changes else ""
-        yield f"{word:15} {one.rule.source:24} {one.rule.text}{changes}"
-        for fault in one.faults:
-            yield f"    {fault.request}\n      expected: {fault.expected}\n      came:     {fault.came}"
-        if one.failed > len(one.faults):
-            yield f"    and {one.failed - len(one.faults)} more"
-    failed = len(report.failed(strict=strict))
-    yield f"{failed} of {len(report.results)} rules failed, by {report.requests} requests"
-    if report.stopped:
-        yield f"not all was checked: {report.stopped}"
-
-
-def _json(report: Report, *, strict: bool) -> dict[str, Any]:
-    rules = [
-        {
-            "rule": one.rule.name.lower(),
-            "source": one.rule.source,
-            "text": one.rule.text,
-            "outcome": one.outcome(strict=strict).value,
-            "checked": one.checked,
-            "failed": one.failed,
-            "undecided": one.changes,
-            "faults": [
-                {"request": str(fault.request), "expected": fault.expected, "came": fault.came} for fault in one.faults
-            ],
-        }
-        for one in report.results
-    ]
-    return {"rules": rules, "requests": report.requests, "stopped": report.stopped}
+        yield not one.is_warning, asdict(one), text
+    yield False, None, f"{counted(faults, 'fault')}, {counted(warnings, 'warning')}"

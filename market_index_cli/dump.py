@@ -8,15 +8,14 @@ import click
 
 from market_index import wire
 from market_index.wire import freshness_to_json
-from market_index_cli.console import loading
+from market_index_cli import options
 from market_index_cli.errors import EXIT_REJECTED, feed_errors
 from market_index_cli.logs import log_plainly
-from market_index_cli.options import FEED, HEADERS, opened
 
 
 @click.command
-@FEED
-@HEADERS
+@options.FEED
+@options.HEADERS
 def dump(source: str, *, headers: Path | None) -> None:
     """Write the content of FEED as lines.
 
@@ -30,8 +29,8 @@ def dump(source: str, *, headers: Path | None) -> None:
       market-index dump http://127.0.0.1:8000 | market-index publish market.db -
     """
     log_plainly()
-    with feed_errors(), opened(source, headers) as feed, loading(feed.name) as progress:
-        index = feed.read(progress)
+    with feed_errors(), options.opened(source, headers) as feed:
+        index = feed.read()
     for book in index.values():
         click.echo(wire.order_book_to_json(book))
     click.echo(freshness_to_json(index.freshness))

@@ -8,11 +8,12 @@ import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedWriter, RawIOBase, TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import Any, Final
 
 import click
 
+from market_index.errors import missing_extra
 from market_index_feeds import FeedError, StoreError
 
 EXIT_ABSENT: Final = 1
@@ -39,57 +40,43 @@ class Failed(click.ClickException):
         self.exit_code = exit_code  # type: ignore[misc]  # click declares it for the class
 
 
-class OutputFailed(Exception):
-    """Standard output cannot be written. No `OSError`: an error of the output is no error of an input."""
-
-
-class _Output(RawIOBase):
-    """Standard output that writes all bytes, or raises `OutputFailed`.
+class _Output(FileIO):
+    """Standard output that writes all bytes, or ends the command: with 1 if its reader has gone, else with `EXIT_FEED`.
 
     Without a buffer (`PYTHONUNBUFFERED`), Python ignores that a disk took only a part. A pipe that another process has
     set to non-blocking takes only what it has room for.
     """
 
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return 1
-
-    def isatty(self) -> bool:
-        return os.isatty(1)
-
     def write(self, content: Any) -> int:
-        left = memoryview(content).cast("B")
+        left = memoryview(content)
         while left:
             try:
-                left = left[os.write(1, left) :]
-            except BlockingIOError:
-                select.select([], [1], [])
+                written = super().write(left)
             except OSError as error:
-                raise OutputFailed(error.errno, error.strerror) from None
+                # What is buffered would be written again at the exit of the interpreter, and fail again.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+                if error.errno == errno.EPIPE:
+                    raise SystemExit(EXIT_ABSENT) from None
+                raise Failed(EXIT_FEED, f"standard output cannot be written: {error.strerror}") from None
+            if written is None:
+                select.select([], [self], [])
+            else:
+                left = left[written:]
         return len(content)
 
 
+def require_whole_output() -> None:
+    """Make standard output one that is written as a whole. A character that it cannot encode becomes a `?`."""
+    sys.stdout = TextIOWrapper(BufferedWriter(_Output(1, "w", closefd=False)), sys.stdout.encoding, "replace")
+
+
 @contextmanager
-def output_errors() -> Iterator[None]:
-    """Write all of standard output, or end: with 1 if its reader has gone, else with one line and `EXIT_FEED`."""
-    stdout = sys.stdout
-    sys.stdout = TextIOWrapper(
-        BufferedWriter(_Output()), stdout.encoding, stdout.errors, line_buffering=bool(stdout.line_buffering)
-    )
+def required_extra(user: str, extra: str) -> Iterator[None]:
+    """Convert the error of an import into one that names the extra to install."""
     try:
         yield
-    except (OSError, OutputFailed) as error:
-        # What is buffered would be written again at the exit of the interpreter, and fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        number, reason = error.args if isinstance(error, OutputFailed) else (None, error.strerror or error)
-        if number == errno.EPIPE:
-            sys.exit(EXIT_ABSENT)
-        is_output = number is not None
-        message = f"standard output cannot be written: {reason}" if is_output else f"input or output failed: {reason}"
-        click.echo(f"Error: {message}", err=True)
-        sys.exit(EXIT_FEED)
+    except ModuleNotFoundError as missing:
+        raise Failed(EXIT_USAGE, str(missing_extra(user, extra, missing))) from None
 
 
 @contextmanager

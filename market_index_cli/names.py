@@ -35,16 +35,6 @@ def pair_of(base: str, quote: str, index: MarketIndex, display: Display) -> Pair
     raise Failed(EXIT_ABSENT, f"Pair {base}/{quote} not found{tracked}")
 
 
-def containing(text: str, index: MarketIndex, display: Display) -> MarketIndex:
-    """Return the pairs with an asset whose identifier or name contains a text, in upper or lower case."""
-    wanted = text.casefold()
-
-    def is_wanted(pair: Pair) -> bool:
-        return any(wanted in one for one in display.names(pair.base) | display.names(pair.quote))
-
-    return index.without(*[pair for pair in index if not is_wanted(pair)])
-
-
 def _named(base: str, quote: str, index: MarketIndex, display: Display) -> list[Pair]:
     base, quote = base.casefold(), quote.casefold()
     return [pair for pair in index if base in display.names(pair.base) and quote in display.names(pair.quote)]

@@ -43,6 +43,9 @@ def _seconds(text: str) -> float:
 
 SECONDS: Final = converted(_seconds)
 
+VARIABLES: Final = {"auto_envvar_prefix": "MARKET_INDEX"}
+"""The context of a command whose options have variables: that of `--max-age` is MARKET_INDEX_MAX_AGE."""
+
 option: Final = partial(click.option, show_default=True, show_envvar=True)
 """An option whose help names its default and its variable, if it has them."""
 
@@ -107,7 +110,7 @@ WAIT: Final = option(
 )
 
 
-def opened(source: str, headers: Path | None, *, follow: bool = True, add_exchanges: str | None = None) -> Feed:
+def opened(source: str, headers: Path | None, add_exchanges: str | None = None, *, follow: bool = True) -> Feed:
     """Open FEED; a service, with the headers of a file. Raises `FeedError` or `click.BadParameter`."""
     sent = headers_of(headers) if kind_of(source).takes_headers else None
     exchanges = () if add_exchanges is None else _exchanges_of(add_exchanges)

@@ -4,39 +4,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from attrs import asdict, filters
 
 from market_index import Order, Pair, RestingOrders
-from market_index_cli.console import loading
+from market_index.errors import safe_repr
+from market_index_cli import options
 from market_index_cli.errors import EXIT_FEED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import pair_of
-from market_index_cli.options import ADD_EXCHANGES, FEED, HEADERS, TOKENS, opened
-from market_index_cli.tokens import display_of
+from market_index_cli.tokens import Display, display_of
 from market_index_feeds import VenueOrder, Version
 
 ORDER_COLUMNS: Final = (
-    *("id", "venue", "base", "quote", "side", "price", "amount", "filled_by", "least_fill", "most_fill"),
+    *("id", "venue", "pair", "base", "quote", "side", "price", "amount", "filled_by", "least_fill", "most_fill"),
     *("expires_at", "fee"),
 )
 SKIPPED_COLUMNS: Final = ("id", "venue", "pair", "slot", "address", "field", "reason")
 
 
 @click.command
-@FEED
+@options.FEED
 @click.argument("base", metavar="[BASE", required=False)
 @click.argument("quote", metavar="QUOTE]", required=False)
 @click.option("--skipped", is_flag=True, help="List the outputs that are no orders instead, each with the reason.")
 @click.option("--venue", metavar="NAME", help="List only those of a venue, by the first letters of its name.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, with all that is known.")
-@HEADERS
-@ADD_EXCHANGES
-@TOKENS
+@options.HEADERS
+@options.ADD_EXCHANGES
+@options.TOKENS
 def orders(
     source: str,
     base: str | None,
@@ -56,7 +58,7 @@ def orders(
     or only the matcher of the venue. least_fill and most_fill are how much of the offered asset one fill can take.
     expires_at is in UTC. The fee is not part of the price. A hyphen is what FEED does not know.
 
-    Assets are identifiers, and amounts are in smallest units: here, --tokens only adds names for BASE and QUOTE.
+    Prices and amounts are in smallest units: here, --tokens only adds names, for the column pair, BASE and QUOTE.
 
     \b
     Example:
@@ -68,20 +70,25 @@ def orders(
         raise click.UsageError("--skipped lists the outputs of all pairs: leave out BASE and QUOTE")
     log_plainly()
     display = display_of(source, tokens, headers, is_exact=True)
-    with feed_errors(), opened(source, headers, add_exchanges=add_exchanges) as feed, loading(feed.name) as progress:
-        index = feed.read(progress)
+    with feed_errors(), options.opened(source, headers, add_exchanges) as feed:
+        index = feed.read()
     version = feed.version
     if version is None or version.orders is None:
         raise Failed(EXIT_FEED, f"{feed.name} has books, but not the orders behind them")
     pair = None if base is None or quote is None else pair_of(base, quote, index, display)
     columns = SKIPPED_COLUMNS if skipped else ORDER_COLUMNS
-    rows = _skipped(version) if skipped else _orders(version, version.orders, pair)
-    rows = (row for row in rows if venue is None or str(row["venue"]).lower().startswith(venue.lower()))
+    rows = _skipped(version) if skipped else _orders(version, version.orders, pair, display)
+    if venue is not None:
+        names = {one.venue for one in (version.venue_orders or {}).values()}
+        names |= {one.venue for one in version.skipped.values()}
+        wanted = {name for name in names if name.lower().startswith(venue.lower())}
+        if not wanted:
+            raise click.UsageError(f"--venue must begin as one of {', '.join(sorted(names))}, got {safe_repr(venue)}")
+        rows = (row for row in rows if row["venue"] in wanted)
     if not as_json:
         click.echo("\t".join(columns))
     for row in rows:
-        text = json.dumps(row) if as_json else "\t".join(str(row[name] or "-") for name in columns)
-        click.echo(text)
+        click.echo(json.dumps(row) if as_json else "\t".join(str(row[name] or "-") for name in columns))
 
 
 def _rank(item: tuple[str, Order]) -> tuple[Pair, str, Decimal | Fraction, str]:
@@ -89,12 +96,13 @@ def _rank(item: tuple[str, Order]) -> tuple[Pair, str, Decimal | Fraction, str]:
     return order.pair, order.side.value, order.price, order_id
 
 
-def _orders(version: Version, orders: RestingOrders, pair: Pair | None) -> Iterator[dict[str, Any]]:
+def _orders(version: Version, orders: RestingOrders, pair: Pair | None, display: Display) -> Iterator[dict[str, Any]]:
     """Yield the rows of orders, or of those of a pair."""
     for order_id, order in sorted(orders.items(), key=_rank):
         if pair is None or order.pair == pair:
             row = dict.fromkeys(ORDER_COLUMNS) | {
                 "id": order_id,
+                "pair": display.pair_name(order.pair),
                 "base": str(order.pair.base),
                 "quote": str(order.pair.quote),
                 "side": order.side.value,
@@ -106,27 +114,24 @@ def _orders(version: Version, orders: RestingOrders, pair: Pair | None) -> Itera
 
 def _of_venue(one: VenueOrder) -> dict[str, Any]:
     """Return what only an order of the ledger has."""
-    output, moments = one.output, {"starts_at": one.starts_at, "expires_at": one.expires_at}
+    output, others = one.output, filters.exclude("order", "output", "fees")
     return {
-        "venue": one.venue,
-        "filled_by": one.filled_by,
-        "least_fill": one.least_fill,
-        "most_fill": one.most_fill,
-        "created_at": one.created_at.isoformat(),
-        **{name: moment and moment.isoformat().replace("+00:00", "Z") for name, moment in moments.items()},
+        **asdict(one, recurse=False, filter=others, value_serializer=_serialized),
         "fee": one.fee,
-        "fees": [
-            {"of": fee.of, "rate": str(fee.rate), "amount": fee.amount, "least": fee.least, "per": fee.per}
-            | {"is_prepaid": fee.is_prepaid}
-            for fee in one.fees
-        ],
-        "network": one.network,
+        "fees": [asdict(fee, value_serializer=_serialized) for fee in one.fees],
         "address": output.address,
         "value": {str(asset): amount for asset, amount in output.holds.items()},
         "datum": output.datum,
         "datum_is_inline": output.is_inline,
         "reference_script": output.reference_script,
     }
+
+
+def _serialized(_: object, __: object, value: object) -> object:
+    """Return a value as JSON has it."""
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return str(value) if isinstance(value, Fraction) else value
 
 
 def _skipped(version: Version) -> Iterator[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
-from contextlib import ExitStack, closing, nullcontext, suppress
+from contextlib import ExitStack, closing
 from functools import cache, partial
 from pathlib import Path
 from threading import Event
@@ -13,28 +13,18 @@ from typing import Any
 import click
 from attrs import define, field
 
-from market_index import Freshness, OrderBook, Pair
-from market_index_cli.console import counted, interrupt_on_sigterm, loading
+from market_index import Freshness, OrderBook
+from market_index_cli import options
+from market_index_cli.console import counted, interrupt_on_sigterm
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
-from market_index_cli.options import HEADERS, STORE, WAIT, converted, opened
-from market_index_feeds import (
-    BookLines,
-    Change,
-    Feed,
-    FeedError,
-    HealthState,
-    Receipt,
-    Store,
-    mirror,
-    open_store,
-)
+from market_index_feeds import BookLines, Change, Feed, FeedError, HealthState, Receipt, Store, mirror, open_store
 from market_index_feeds.errors import reason_of
 from market_index_feeds.sources import Contents, kind_of
 
 
 @click.command
-@STORE
+@options.STORE
 @click.argument("books", metavar="[BOOKS]", required=False)
 @click.option(
     "--replace",
@@ -44,7 +34,7 @@ from market_index_feeds.sources import Contents, kind_of
 @click.option(
     "--as-of",
     metavar="TEXT",
-    type=converted(lambda text: Freshness(text).as_of),
+    type=options.converted(Freshness),
     help="What all books of STORE reflect once BOOKS is published, such as a slot or a time.",
 )
 @click.option(
@@ -60,14 +50,14 @@ from market_index_feeds.sources import Contents, kind_of
     help='Print a line {"as_of": …, "revision": …} on standard output for each durable change, and all else on '
     "standard error.",
 )
-@WAIT
-@HEADERS
+@options.WAIT
+@options.HEADERS
 def publish(
     target: str,
     books: str | None,
     *,
     replace: bool,
-    as_of: str | None,
+    as_of: Freshness | None,
     synchronous: Any,
     acknowledge: bool,
     wait: float,
@@ -116,24 +106,22 @@ def publish(
     log_plainly()
     open_target = partial(open_store, target, wait=wait, synchronous=synchronous, create=books is not None)
     with feed_errors():
+        report = _Report(kind_of(target).shown(target), acknowledge)
         if books is None:
             with open_target() as store:
-                summary = _Summary(store.name, acknowledge)
-                summary.add(store, store.update((), freshness=None if as_of is None else Freshness(as_of)))
-                summary.show("heartbeat published")
+                report.add(store, store.update((), freshness=as_of))
+                report.show("heartbeat published")
         elif contents is Contents.STATES:
-            feed = opened(books, headers, follow=False)
-            _mirror(feed, open_target, _Summary(feed.name, acknowledge))
+            _mirror(options.opened(books, headers, follow=False), open_target, report)
         else:
             with ExitStack() as stack:
-                store_of_lines = cache(lambda: stack.enter_context(open_target()))
-                lines = BookLines(books, is_stream=True)
-                _Lines(lines, store_of_lines, as_of, replace, _Summary(lines.name, acknowledge)).publish()
+                opened_target = cache(lambda: stack.enter_context(open_target()))
+                _Lines(BookLines(books, is_stream=True), opened_target, as_of, replace, report).publish()
 
 
 @define
-class _Summary:
-    """What was published so far. `name` is that of the source, and after the first change that of the store.
+class _Report:
+    """What was published so far into the store with this name.
 
     If it `acknowledges`, each change is a line of JSON on standard output, which has nothing else.
     """
@@ -142,41 +130,33 @@ class _Summary:
     acknowledges: bool
     published: int = 0
     retracted: int = 0
-    revision: int | None = None
+    revision: str = ""
 
-    def add(self, target: Store, receipt: Receipt) -> None:
+    def add(self, _: Store, receipt: Receipt) -> None:
         """Add a change."""
-        self.name, self.revision = target.name, receipt.position.number
+        number = receipt.position.number
+        self.revision = f", revision {number}"
         self.published += receipt.published
         self.retracted += receipt.retracted
         if self.acknowledges:
-            click.echo(json.dumps({"as_of": receipt.freshness.as_of, "revision": self.revision}))
+            click.echo(json.dumps({"as_of": receipt.freshness.as_of, "revision": number}))
 
     def show(self, what: str | None = None) -> None:
         """Print what was published, or else the number of books and pairs."""
-        if what is None:
-            retracted = f", {counted(self.retracted, 'pair')} retracted" if self.retracted else ""
-            what = f"{counted(self.published, 'order book')} published{retracted}"
-        revision = "" if self.revision is None else f", revision {self.revision}"
-        click.echo(f"{self.name}: {what}{revision}", err=self.acknowledges)
+        retracted = f", {counted(self.retracted, 'pair')} retracted" if self.retracted else ""
+        what = what or f"{counted(self.published, 'order book')} published{retracted}"
+        click.echo(f"{self.name}: {what}{self.revision}", err=self.acknowledges)
 
 
-def _mirror(source: Feed, open_target: Callable[[], Store], summary: _Summary) -> None:
+def _mirror(source: Feed, open_target: Callable[[], Store], report: _Report) -> None:
     """Make a store equal to each version of a feed until that ends, and report it."""
-    with (
-        source as feed,
-        # A loop has no other end.
-        suppress(KeyboardInterrupt) if feed.is_endless else nullcontext(),
-        loading(feed.name) as progress,
-    ):
+    with source as feed:
         try:
-            left_out = mirror(feed, open_target, progress=progress, on_written=summary.add)
+            left_out = mirror(feed, open_target, on_written=report.add)
         finally:
-            if summary.revision is not None:
-                summary.show()
+            report.show()
         # The feed has logged a problem.
-        health = feed.health
-        if feed.version is None or health.state is not HealthState.ENDED or left_out or health.rejected:
+        if feed.version is None or feed.health.state is not HealthState.ENDED or left_out or feed.health.rejected:
             raise SystemExit(EXIT_REJECTED)
 
 
@@ -186,62 +166,61 @@ class _Lines:
 
     lines: BookLines
     store: Callable[[], Store]
-    as_of: str | None
+    as_of: Freshness | None
     replaces: bool
-    summary: _Summary
+    report: _Report
     so_far: Change = field(factory=Change)
-    left_out: set[Pair] = field(factory=set)
-    hides_as_of: bool = False
+    has_left_out: bool = False
+    is_withheld: bool = False
+    """Whether the last as_of was not stored, because it may not be true of all books."""
 
     def publish(self) -> None:
         """Publish the lines, and report what was published and what was not."""
-        lines, has_ended = self.lines, False
+        lines = self.lines
         try:
             self._publish()
-            has_ended = True
         except (FeedError, OSError) as error:
             raise Failed(EXIT_FEED, f"{lines.name} cannot be read: {reason_of(error)}") from None
         finally:
-            if has_ended or self.summary.revision is not None:
-                self.summary.show()
+            self.report.show()
             if lines.rejected:
                 click.echo(f"{lines.name}: {counted(lines.rejected, 'record')} rejected", err=True)
         if lines.uncommitted:
             click.echo(
                 f"{lines.name} ended while lines waited for a commit line (pairs: {lines.uncommitted})", err=True
             )
-        if self.hides_as_of:
-            click.echo(f"{self.summary.name}: as_of not recorded, because of what was rejected", err=True)
-        if lines.rejected or lines.uncommitted or self.left_out:
+        if self.is_withheld:
+            click.echo(f"{self.report.name}: as_of not recorded, because of what was rejected", err=True)
+        if lines.rejected or lines.uncommitted or self.has_left_out:
             raise SystemExit(EXIT_REJECTED)
 
     def _publish(self) -> None:
-        given = None if self.as_of is None else Freshness(self.as_of)
-        with loading(self.lines.name) as progress, closing(self.lines.changes(Event(), progress)) as changes:
+        with closing(self.lines.changes(Event())) as changes:
             for change in changes:
-                if change.freshness is not None and given is not None:
+                if change.freshness is not None and self.as_of is not None:
                     raise click.UsageError(f"{self.lines.name} sets the as_of of its books: omit --as-of")
                 self.so_far.add(change)
-                if not self.replaces:
-                    if change.is_end and given is not None:
-                        self._require(self.so_far.books, "contain an order book, got none")
-                        change.freshness = given
-                    if change.books or change.freshness is not None:
-                        update = partial(self.store().update, retract=change.retracted)
-                        self._write(update, change.published, change.freshness)
+                if self.replaces:
+                    continue
+                if change.is_end and self.as_of is not None:
+                    self._require(self.so_far.books, "contain an order book, got none")
+                    change.freshness = self.as_of
+                if change.books or change.freshness is not None:
+                    update = partial(self.store().update, retract=change.retracted)
+                    self._write(update, change.published, change.freshness)
         if self.replaces:
             self._require(not self.lines.rejected, "have no invalid line to replace a store")
             self._require(self.so_far.published, "contain an order book, got none")
-            self._write(self.store().replace, self.so_far.published, given or self.so_far.freshness)
+            self._write(self.store().replace, self.so_far.published, self.as_of or self.so_far.freshness)
 
     def _write(self, write: Callable[..., Receipt], books: Collection[OrderBook], freshness: Freshness | None) -> None:
         """Write books, but leave out those above a limit of the store, and an as_of that may not be true then."""
-        is_known = not (self.so_far.invalid or self.left_out)
+        is_known = not (self.so_far.invalid or self.has_left_out)
         known = freshness if is_known or freshness is None else freshness.without_as_of()
         receipt = write(books, freshness=known, leave_out=True)
-        self.left_out.update(book.pair for book in receipt.left_out)
-        self.hides_as_of = bool(freshness and freshness.as_of and receipt.freshness.as_of is None)
-        self.summary.add(self.store(), receipt)
+        self.has_left_out |= bool(receipt.left_out)
+        self.is_withheld = bool(freshness and freshness.as_of and receipt.freshness.as_of is None)
+        self.report.add(self.store(), receipt)
 
     def _require(self, holds: object, rule: str) -> None:
         if not holds:

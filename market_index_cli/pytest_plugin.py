@@ -5,13 +5,12 @@ pytest imports it in every run, so it imports the rest only when the option is g
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from market_index.contract import Report, Rule
+    from market_index.contract import Result
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,54 +23,46 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Add a test for each rule."""
-    if url := config.getoption("--market-index-url"):
-        from market_index.contract import Rule  # noqa: PLC0415  # see the module docstring
+    """Check the service, and add a test for each rule."""
+    if not (url := config.getoption("--market-index-url")):
+        return
+    from market_index_feeds import FeedError  # noqa: PLC0415  # see the module docstring
+    from market_index_feeds.http import Address  # noqa: PLC0415  # see the module docstring
+    from market_index_feeds.service_requests import check_service  # noqa: PLC0415  # see the module docstring
 
-        is_strict = config.getoption("--market-index-strict")
-        for rule in Rule:
-            item: Any = _RuleItem.from_parent(session, name=f"market-index::{rule.name.lower()}")
-            item.url, item.rule, item.is_strict = url, rule, is_strict
-            items.append(item)
+    try:
+        report = check_service(Address(url, {}), seconds=120)
+    except FeedError as error:
+        found = {"service": ("failed", str(error))}
+    else:
+        strict = config.getoption("--market-index-strict")
+        found = {one.rule.name.lower(): _outcome(one, report.stopped, strict=strict) for one in report.results}
+    for name, (outcome, text) in found.items():
+        item: Any = _RuleItem.from_parent(session, name=f"market-index::{name}")
+        item.outcome, item.text = outcome, text
+        items.append(item)
+
+
+def _outcome(result: Result, stopped: str | None, *, strict: bool) -> tuple[str, str]:
+    """Return the outcome of a rule, and what pytest says about it. What a stopped check has not reached fails."""
+    outcome = result.outcome(strict=strict).value
+    if outcome == "not applicable":
+        nothing = outcome, "the service has nothing to check this with"
+        return ("failed", f"not checked: {stopped}") if stopped else nothing
+    return outcome, "\n".join(map(str, [f"{result.rule.source}: {result.rule.text}", *result.faults]))
 
 
 class _RuleItem(pytest.Item):
-    """A rule: skipped if it is not applicable, and expected to fail if it only warns."""
-
-    url: str
-    rule: Rule
-    is_strict: bool
+    outcome: str
+    text: str
 
     def runtest(self) -> None:
-        from market_index.contract import Outcome  # noqa: PLC0415  # see the module docstring
-
-        if isinstance(report := _report(self.url), str):
-            pytest.fail(report, pytrace=False)
-        (result,) = [one for one in report.results if one.rule is self.rule]
-        outcome = result.outcome(strict=self.is_strict)
-        texts = [f"{one.request}\n  expected: {one.expected}\n  came:     {one.came}" for one in result.faults]
-        text = "\n".join([f"{self.rule.source}: {self.rule.text}", *texts])
-        if outcome is Outcome.FAILED:
-            pytest.fail(text, pytrace=False)
-        if outcome is Outcome.WARNING:
-            pytest.xfail(text)
-        if outcome is Outcome.NOT_APPLICABLE:
-            pytest.skip("the service has nothing to check this with")
+        if self.outcome == "failed":
+            pytest.fail(self.text, pytrace=False)
+        if self.outcome == "warning":
+            pytest.xfail(self.text)
+        if self.outcome == "not applicable":
+            pytest.skip(self.text)
 
     def reportinfo(self) -> tuple[str, None, str]:
-        return self.url, None, self.name
-
-
-@cache
-def _report(url: str) -> Report | str:
-    """Check a service once. Return why it cannot be checked, if so."""
-    from market_index.contract import NoResponse, check  # noqa: PLC0415  # see the module docstring
-    from market_index_feeds import FeedError  # noqa: PLC0415  # see the module docstring
-    from market_index_feeds.http import Address  # noqa: PLC0415  # see the module docstring
-    from market_index_feeds.service_requests import sender  # noqa: PLC0415  # see the module docstring
-
-    try:
-        with sender(Address(url, {}), seconds=120) as send:
-            return check(send)
-    except (FeedError, NoResponse) as error:
-        return f"{url}: {error}"
+        return self.config.getoption("--market-index-url"), None, self.name

@@ -6,19 +6,17 @@ from pathlib import Path
 
 import click
 
-from market_index_cli.errors import feed_errors
-from market_index_cli.options import FEED, HEADERS, LOG_FORMAT, LOG_LEVEL
+from market_index_cli import options
 from market_index_cli.relay import mirror_logged, opened_until_signal
 from market_index_feeds import Recorder
-from market_index_feeds.sources import LINES, kind_of
 
 
-@click.command(context_settings={"auto_envvar_prefix": "MARKET_INDEX"})
-@FEED
+@click.command(context_settings=options.VARIABLES)
+@options.FEED
 @click.argument("recording", metavar="FILE")
-@HEADERS
-@LOG_FORMAT
-@LOG_LEVEL
+@options.HEADERS
+@options.LOG_FORMAT
+@options.LOG_LEVEL
 def record(source: str, recording: str, *, headers: Path | None, log_format: str, log_level: str) -> None:
     """Record the changes of FEED into FILE.
 
@@ -33,12 +31,5 @@ def record(source: str, recording: str, *, headers: Path | None, log_format: str
       market-index record market.db recording.ndjson
       market-index serve "replay:recording.ndjson?speed=10"
     """
-    with feed_errors():
-        is_file = kind_of(recording) is LINES and not recording.startswith("-") and not recording.endswith(".gz")
-    if not is_file:
-        raise click.UsageError(
-            "FILE must be a file of lines such as recording.ndjson, got the name of another FEED or of a compressed "
-            "file"
-        )
     with opened_until_signal(source, headers, log_format, log_level) as feed:
         mirror_logged("recording %s into %s: %d pairs, %d bytes", feed, lambda: Recorder(recording))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import click
 
+from market_index_cli import options
 from market_index_cli.errors import EXIT_ABSENT, Failed, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import exact_pair, pair_of
-from market_index_cli.options import BASE, QUOTE, STORE, WAIT
 from market_index_cli.tokens import Display
 from market_index_feeds import open_store
 
 
 @click.command
-@STORE
-@BASE
-@QUOTE
-@WAIT
+@options.STORE
+@options.BASE
+@options.QUOTE
+@options.WAIT
 def retract(target: str, base: str, quote: str, *, wait: float) -> None:
     """Retract a pair from STORE.
 
@@ -26,11 +26,8 @@ def retract(target: str, base: str, quote: str, *, wait: float) -> None:
     with feed_errors(), open_store(target, wait=wait, create=False) as store:
         version = store.read()
         pair = exact_pair(base, quote) or pair_of(base, quote, version.index, Display())
-        absent = Failed(EXIT_ABSENT, f"Pair {pair} not found")
         # A change without a pair would be a heartbeat, as if the publisher were alive.
         if pair not in version.index and pair not in version.invalid:
-            raise absent
+            raise Failed(EXIT_ABSENT, f"Pair {pair} not found")
         receipt = store.retract(pair)
-    if not receipt.retracted:  # another program has retracted it meanwhile
-        raise absent
     click.echo(f"{store.name}: {pair} retracted, revision {receipt.position.number}")

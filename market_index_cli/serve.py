@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import re
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from market_index.errors import missing_extra, safe_repr
-from market_index_cli.errors import EXIT_USAGE, Failed
-from market_index_cli.options import (
-    ADD_EXCHANGES,
-    HEADERS,
-    HOST,
-    LOG_FORMAT,
-    LOG_LEVEL,
-    MAX_QUIET,
-    MAX_STALE,
-    TOKENS,
-    converted,
-    option,
-)
+from market_index.errors import safe_repr
+from market_index_cli import options
+from market_index_cli.errors import required_extra
+from market_index_cli.options import option
 
 # As browsers send it: in lower case, and without the port that its scheme implies.
 _ORIGIN: Final = re.compile(r"\*|(?!http:.*:80$|https:.*:443$)[a-z][a-z0-9+.-]*://[a-z0-9_.:\[\]-]+")
@@ -34,26 +23,10 @@ def _origin(text: str) -> str:
     return text
 
 
-def _address(text: str) -> str:
-    if text != "*":
-        ip_network(text)  # its error says what must hold
-    return text
-
-
-class _Port(click.Option):
-    """The option `--port`, which ignores what Kubernetes sets beside a Service with the name market-index."""
-
-    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """Return the value of the variable; None if there is none."""
-        found = super().resolve_envvar_value(ctx)
-        return None if found is not None and found.startswith("tcp://") else found
-
-
-# Each parameter has the name of its option, so that `auto_envvar_prefix` names its variable: MARKET_INDEX_MAX_AGE.
-@click.command(context_settings={"auto_envvar_prefix": "MARKET_INDEX"})
+@click.command(context_settings=options.VARIABLES)
 @click.argument("feed", metavar="[FEED]", envvar="MARKET_INDEX_FEED", default="sample:")
-@HOST
-@option("--port", cls=_Port, default=8000, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
+@options.HOST
+@option("--port", default=8000, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
 @option(
     "--uds",
     metavar="PATH",
@@ -68,10 +41,10 @@ class _Port(click.Option):
     type=click.IntRange(1, 256),
     help="Number of processes that serve. Each follows FEED by itself, and holds all books in memory.",
 )
-@HEADERS
-@ADD_EXCHANGES
-@LOG_FORMAT
-@LOG_LEVEL
+@options.HEADERS
+@options.ADD_EXCHANGES
+@options.LOG_FORMAT
+@options.LOG_LEVEL
 @option("--access-log/--no-access-log", default=False, help="Log every request, at the cost of throughput.")
 @option(
     "--max-age",
@@ -80,13 +53,13 @@ class _Port(click.Option):
     help="How long clients may cache a response without revalidating it; they may see old prices. By default they "
     "revalidate.",
 )
-@MAX_STALE
-@MAX_QUIET
+@options.MAX_STALE
+@options.MAX_QUIET
 @option(
     "--cors-origin",
     multiple=True,
     metavar="ORIGIN",
-    type=converted(_origin),
+    type=options.converted(_origin),
     help="Allow web pages of ORIGIN to read the API, exactly as browsers send it, such as https://example.com; * for "
     "any. Can be given more than once. Each response then costs more processor time.",
 )
@@ -94,12 +67,11 @@ class _Port(click.Option):
     "--forwarded-allow-ips",
     multiple=True,
     metavar="ADDRESS",
-    type=converted(_address),
     help="Log the client that X-Forwarded-For names, if the request comes from ADDRESS: an IP address, a network such "
     "as 10.0.0.0/8, or * for any, as a Unix socket requires. Can be given more than once. By default no proxy is "
     "trusted.",
 )
-@TOKENS
+@options.TOKENS
 def serve(**arguments: Any) -> None:
     """Serve FEED over HTTP.
 
@@ -120,8 +92,6 @@ def serve(**arguments: Any) -> None:
       market-index serve orders:events.ndjson --workers 2
       market-index serve kupo:http://127.0.0.1:1442
     """
-    try:
+    with required_extra("serve", "server"):
         from market_index_cli.server.serving import Settings, run  # noqa: PLC0415  # other commands need no web stack
-    except ModuleNotFoundError as missing:
-        raise Failed(EXIT_USAGE, str(missing_extra("serve", "server", missing))) from None
     raise SystemExit(run(Settings(**arguments)))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from decimal import ROUND_DOWN, ROUND_HALF_UP, ROUND_UP, Context, Decimal
 from pathlib import Path
 from typing import Final
@@ -14,18 +13,30 @@ from unicodedata import bidirectional
 import click
 from attrs import frozen
 
-from market_index import ADA, AssetId, InvalidOrderBook, OrderBook, Pair, PriceLevel, Side
+from market_index import ADA, AssetId, Pair, Side
+from market_index.contract import Request
 from market_index.display import Token, Tokens
 from market_index.errors import MarketIndexError
 from market_index_cli.console import counted
 from market_index_cli.options import headers_of
-from market_index_feeds import FeedError
+from market_index_feeds.http import Address
 from market_index_feeds.recording import SAMPLE, sample_tokens
+from market_index_feeds.service_requests import sender
 
 NO_VALUE: Final = "-"
-_SERVICES: Final = ("http://", "https://")
 SMALLEST: Final = "*"
 """Follows the name of an asset that counts in smallest units, beside assets in whole units."""
+
+_SERVICES: Final = ("http://", "https://")
+_TOKENS_SECONDS: Final = 20.0
+_DIGITS: Final = 6
+_ROUNDING: Final = {Side.BID: ROUND_DOWN, Side.ASK: ROUND_UP, None: ROUND_HALF_UP}
+_MAX_LENGTH: Final = 16
+"""A longer number is shown with a power of ten, if that is shorter."""
+
+_RAISED: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+_NAME_DIGITS: Final = 8
+"""How many digits of a long asset name are shown in an identifier."""
 
 
 def tokens_of(source: str, path: Path | None, headers: Path | None = None) -> Tokens | None:
@@ -57,66 +68,29 @@ def tokens_of(source: str, path: Path | None, headers: Path | None = None) -> To
 
 def _tokens_of_service(url: str, headers: Mapping[str, str]) -> Tokens | None:
     """Return the tokens that `serve` has at `/tokens`; None if it has no registry, or is another service."""
-    from market_index_feeds.http import Address, Client  # noqa: PLC0415  # only a service needs httpx
-
-    async def requested() -> bytes:
-        async with aclosing(Client(Address(url, headers))) as client:
-            response = await client.get("/tokens", {}, seconds=_TOKENS_SECONDS, max_bytes=_MAX_TOKENS_BYTES)
-        return response.body
-
-    with suppress(FeedError, MarketIndexError, ValueError, LookupError, TypeError):
-        content = json.loads(asyncio.run(requested()))
+    with (
+        suppress(MarketIndexError, ValueError, LookupError, TypeError),
+        sender(Address(url, headers), seconds=_TOKENS_SECONDS) as send,
+    ):
+        content = json.loads(send(Request("/tokens")).body)
         rows = [one for one in content["tokens"] if one["id"] != str(ADA)]
         if content["has_registry"]:
             return Tokens([Token(AssetId.parse(one["id"]), one["name"], decimals=one["decimals"]) for one in rows])
     return None
 
 
-_TOKENS_SECONDS: Final = 20.0
-_MAX_TOKENS_BYTES: Final = 16 * 1024 * 1024
-
-_DIGITS: Final = 6
-_LEVEL_DIGITS: Final = 9
-"""The most digits of the price of a level, which is grouped and may be far from the best one."""
-
-_ROUNDING: Final = {Side.BID: ROUND_DOWN, Side.ASK: ROUND_UP}
-
-_MAX_LENGTH: Final = 16
-"""A longer number is shown with a power of ten, if that is shorter."""
-
-_WORDS: Final = {6: "M", 9: "B", 12: "T"}
-_RAISED: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
-_SMALLEST_STEP: Final = Decimal("1e-28")
-_NAME_DIGITS: Final = 8
-"""How many digits of a long asset name are shown in an identifier."""
-
-EXACT: Final = Context(prec=200)
-"""More digits than any sum of values in whole units has."""
-
-
 @frozen
 class Display:
     """How assets and numbers are shown: by a token registry, if there is one.
 
-    For people, numbers have six significant digits, and commas. Amounts and values are in words from a million on. The
-    prices of levels are grouped by a step, which is the sixth significant digit of the best price of a book. The web
-    page has the same rules, and the same texts. Programs get every digit.
+    For people, numbers have six significant digits, and commas. The web page writes the same prices. Programs get every
+    digit.
     """
 
     tokens: Tokens | None = None
     is_exact: bool = True
     in_whole_units: bool = True
     """Whether numbers are in the units of the tokens. Otherwise these only name the assets."""
-
-    def grouped(self, book: OrderBook) -> OrderBook:
-        """Return a book with its prices as they are shown."""
-        if self.is_exact or not (book.bids or book.asks):
-            return book
-        best = (book.bids or book.asks)[0].price
-        try:
-            return book.grouped(max(Decimal((0, (1,), best.adjusted() - _DIGITS + 1)), _SMALLEST_STEP))
-        except InvalidOrderBook:
-            return book  # A sum of amounts is too large for a level.
 
     def units(self, pair: Pair) -> str:
         """Return in which units the prices and amounts of a pair are shown."""
@@ -147,30 +121,27 @@ class Display:
         is_smallest = self.tokens is not None and self.tokens.decimals(asset) is None
         return f"{name}{SMALLEST if is_smallest else ''}"
 
-    def level_price(self, pair: Pair, level: PriceLevel | None, side: Side) -> str:
-        """Return the text of the price of a level: bids down, asks up; a dash if there is none."""
-        return self._price(pair, level and level.price, _LEVEL_DIGITS, _ROUNDING[side])
-
-    def best_price(self, pair: Pair, level: PriceLevel | None, side: Side) -> str:
-        """Return the text of a best price, as `level_price`, but at its own sixth significant digit."""
-        return self._price(pair, level and level.price, _DIGITS, _ROUNDING[side])
-
-    def price(self, pair: Pair, price: Decimal | None) -> str:
-        """Return the text of a price that is not a level; a dash if there is none."""
-        return self._price(pair, price, _DIGITS, ROUND_HALF_UP)
-
-    def _price(self, pair: Pair, price: Decimal | None, digits: int, rounding: str) -> str:
+    def price(self, pair: Pair, price: Decimal | None, side: Side | None = None, digits: int = _DIGITS) -> str:
+        """Return the text of a price; a dash if there is none. That of a bid is rounded down, that of an ask up."""
         if price is None:
             return NO_VALUE
         tokens = self.tokens if self.in_whole_units else None
-        number = price if tokens is None else tokens.human_price(pair, price)
-        return format(number, "f") if self.is_exact else _fitting(_rounded(number, digits, rounding))
+        return self._number(price if tokens is None else tokens.human_price(pair, price), digits, _ROUNDING[side])
 
-    def amount(self, asset: AssetId, amount: int | Decimal) -> str:
-        """Return the text of an amount, or of the value of levels in the quote asset; both in smallest units."""
+    def amount(self, asset: AssetId, amount: int) -> str:
+        """Return the text of an amount in smallest units."""
         tokens = self.tokens if self.in_whole_units else None
-        number = Decimal(amount) if tokens is None else tokens.human_amount(asset, amount)
-        return format(number.normalize(EXACT), "f") if self.is_exact else _readable(number)
+        return self._number(Decimal(amount) if tokens is None else tokens.human_amount(asset, amount))
+
+    def _number(self, number: Decimal, digits: int = _DIGITS, rounding: str = ROUND_HALF_UP) -> str:
+        if self.is_exact:
+            return format(number, "f")
+        rounded = Context(digits, rounding).normalize(number)
+        plain, power = format(rounded, ",f"), rounded.adjusted()
+        if len(plain) <= _MAX_LENGTH:
+            return plain
+        raised = str(power).translate(_RAISED)
+        return min(plain, f"{rounded.scaleb(-power):f}\N{MULTIPLICATION SIGN}10{raised}", key=len)
 
 
 def display_of(source: str, tokens: Path | None, headers: Path | None, *, is_exact: bool) -> Display:
@@ -182,38 +153,6 @@ def display_of(source: str, tokens: Path | None, headers: Path | None, *, is_exa
     return Display(tokens_of(source, tokens, headers), is_exact, in_whole_units=not (is_service and is_exact))
 
 
-def percent(part: Decimal, whole: Decimal) -> str:
-    """Return a part in percent, with at most three significant digits; as on the page.
-
-    >>> percent(Decimal(1), Decimal(3)), percent(Decimal("-0.00002"), Decimal(1)), percent(Decimal(0), Decimal(1))
-    ('33.3 %', '-0.002 %', '0 %')
-    """
-    return f"{_fitting(_rounded(EXACT.divide(EXACT.multiply(100, part), whole), 3))} %"
-
-
-def _rounded(number: Decimal, digits: int, rounding: str = ROUND_HALF_UP) -> Decimal:
-    return Context(digits, rounding).normalize(number)
-
-
-def _readable(number: Decimal) -> str:
-    """Return the text of a number with six significant digits, in words from a million on.
-
-    >>> [_readable(Decimal(text)) for text in ("499381.007323", "12345678.9", "-0.000123456789", "1.50", "999999.9")]
-    ['499,381', '12.3457 M', '-0.000123457', '1.5', '1 M']
-    """
-    rounded = _rounded(number, _DIGITS)
-    power = rounded.adjusted() // 3 * 3
-    return f"{rounded.scaleb(-power):f} {_WORDS[power]}" if power in _WORDS else _fitting(rounded)
-
-
-def _fitting(number: Decimal) -> str:
-    plain = format(number, ",f")
-    if len(plain) <= _MAX_LENGTH:
-        return plain
-    power = number.adjusted()
-    return min(plain, f"{number.scaleb(-power):f}\N{MULTIPLICATION SIGN}10{str(power).translate(_RAISED)}", key=len)
-
-
 def ticker(asset: AssetId) -> str:
     r"""Return the name of an asset, with its label, if it is printable text; otherwise its shortened identifier.
 
@@ -221,24 +160,13 @@ def ticker(asset: AssetId) -> str:
 
     >>> ticker(AssetId(bytes(28), b"SNEK")), ticker(AssetId(bytes(28), b"\x00\x0d\xe1\x40NFT"))
     ('SNEK', '(222)NFT')
-    >>> ticker(AssetId(bytes(28), b"\xff\xfe"))
-    '00000000…:fffe'
+    >>> ticker(AssetId(bytes(28), b"\xff\xfe")), ticker(AssetId(bytes(28), b" SNEK"))
+    ('00000000…:fffe', '00000000…:20534e4…')
     """
     if asset == ADA:
         return "ADA"
     text, label = asset.asset_name_text, asset.asset_name_label
     if text and text.strip() == text:
         return text if label is None else f"({label}){text}"
-    return shortened(asset)
-
-
-def shortened(asset: AssetId) -> str:
-    """Return the identifier of an asset, with the first digits of its policy and of its asset name.
-
-    >>> shortened(AssetId(bytes(28), b"SNEK")), shortened(AssetId(bytes(28), b"SNEKS")), shortened(ADA)
-    ('00000000…:534e454b', '00000000…:534e454…', 'ADA')
-    """
-    if asset.is_ada:
-        return str(asset)
     policy_id, _, name = str(asset).partition(":")
     return f"{policy_id[:8]}…:{name if len(name) <= _NAME_DIGITS else name[: _NAME_DIGITS - 1] + '…'}"

@@ -153,7 +153,7 @@ class BookLines(LineSource):
     def changes(self, stop: Event, progress: Progress | None = None) -> Generator[Change, None, None]:
         """Yield what became visible since the last change, whenever all lines are read; empty if nothing did.
 
-        Raises `OSError`, and `FeedError` if the content has another format than lines.
+        Raises `OSError`.
         """
         commits, tail, unfinished = _Commits(), None, frozenset[Pair | None]()
         with closing(self._batches(stop)) as batches:

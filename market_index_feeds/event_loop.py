@@ -1,17 +1,15 @@
-"""Runs asynchronous code for synchronous code: an event loop in a thread of its own, which runs only while asked.
+"""Runs asynchronous code for synchronous code, in an event loop that has a thread of its own.
 
 So the thread of the caller may run another event loop, also one that is not of asyncio, and no signal handler of the
-caller is touched. While the caller does not ask, nothing is received: a slow caller gets fewer versions, not a queue.
+caller is touched.
 """
 
 from __future__ import annotations
 
 import asyncio
-from asyncio import Task
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Coroutine, Generator
+from concurrent import futures
 from concurrent.futures import Future
-from functools import partial
-from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any, Final, TypeVar
 
@@ -24,79 +22,67 @@ STOP_SECONDS: Final = 0.1
 
 
 class EventLoop:
-    """An event loop in its own thread."""
+    """An event loop in its own thread, until it is closed."""
 
     def __init__(self) -> None:
-        self._runner = asyncio.Runner()
-        self._task: Task[Any] | None = None
-        self._calls = SimpleQueue[Callable[[], None] | None]()
+        self._closing = asyncio.Event()
+        started = Future[asyncio.AbstractEventLoop]()
         # A daemon: a program that does not close its feeds can end.
-        Thread(target=self._serve, name="event loop of a feed", daemon=True).start()
+        self._thread = Thread(
+            target=lambda: asyncio.run(self._serve(started)), name="event loop of a feed", daemon=True
+        )
+        self._thread.start()
+        self._loop = started.result()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start work in the loop, and return its future result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of the work. If an exception interrupts the caller, the work is cancelled."""
-
-        async def tracked() -> T:
-            self._task = asyncio.current_task()
-            return await work
-
-        future = self._called(partial(self._runner.run, tracked()))
+        """Return the result of work. If an exception interrupts the caller, the work is cancelled."""
+        future = self.start(work)
         try:
             return future.result()
-        except BaseException:
-            if not future.done() and self._task is not None:
-                self._task.get_loop().call_soon_threadsafe(self._task.cancel)
-            raise
+        finally:
+            future.cancel()
 
     def close(self) -> None:
-        """Close the loop, and end the thread."""
-        self._called(self._runner.close).result()
-        self._calls.put(None)
+        """Cancel all work, close all asynchronous generators, and end the thread."""
+        self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join()
 
-    def _called(self, call: Callable[[], T]) -> Future[T]:
-        future = Future[T]()
-
-        def answer() -> None:
-            try:
-                future.set_result(call())
-            except BaseException as error:  # noqa: BLE001  # the caller raises it
-                future.set_exception(error)
-
-        self._calls.put(answer)
-        return future
-
-    def _serve(self) -> None:
-        while (call := self._calls.get()) is not None:
-            call()
-            del call  # or the last version stays in memory
+    async def _serve(self, started: Future[asyncio.AbstractEventLoop]) -> None:
+        started.set_result(asyncio.get_running_loop())
+        await self._closing.wait()
 
 
 def pulled(items: AsyncGenerator[T, None], stop: Event, progress: Progress | None) -> Generator[T, None, None]:
     """Yield what an endless asynchronous generator yields, until `stop` is set. `progress` is called before the first.
 
-    Each item may come from another task, so no timeout or task group may contain a `yield`.
+    Each item comes from another task, so no timeout or task group may contain a `yield`.
     """
     loop = EventLoop()
-    asked: asyncio.Future[T] | None = None
+    running: asyncio.Task[Any] | None = None
+    asked: Future[T] | None = None
 
-    async def ask() -> asyncio.Future[T]:
-        nonlocal asked
-        asked = future = asked or asyncio.ensure_future(anext(items))
-        await asyncio.wait({future}, timeout=STOP_SECONDS)
-        return future
+    async def next_item() -> T:
+        nonlocal running
+        running = asyncio.current_task()
+        return await anext(items)
 
     async def close() -> None:
-        if asked is not None:
-            asked.cancel()
-            await asyncio.gather(asked, return_exceptions=True)
+        if running is not None:
+            running.cancel()
+            await asyncio.wait({running})
         await items.aclose()
 
     try:
         while not stop.wait(0):
-            future = loop.run(ask())
-            if future.done():
-                asked = progress = None
-                yield future.result()
+            asked = asked or loop.start(next_item())
+            futures.wait({asked}, STOP_SECONDS)
+            if asked.done():
+                found, asked, progress = asked.result(), None, None
+                yield found
             elif progress is not None:
                 progress(0, 0)
     finally:

@@ -25,8 +25,8 @@ from market_index_feeds.names import shown_name
 CONNECT_SECONDS: Final = 5.0
 """Timeout of a connection, with its TLS handshake."""
 
-GATHER_SECONDS: Final = 0.001
-"""How long the bytes of a stream are received until they are returned, so that a slow caller gets them together."""
+MAX_RECEIVED_BYTES: Final = 1024 * 1024
+"""About how many bytes of a stream are received until its caller asks for them."""
 
 _is_token: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z").match
 """RFC 9110, section 5.6.2."""
@@ -179,16 +179,16 @@ class Client:
 
 @final
 class Stream:
-    """A response that is received while its caller waits for it."""
+    """A response that is received while its caller waits for it, and some of it before."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.status: int = response.status_code
         self.headers: httpx.Headers = response.headers
-        self._received, self._has_received = bytearray(), asyncio.Event()
+        self._received, self._has_received, self._was_read = bytearray(), asyncio.Event(), asyncio.Event()
         self._end: Exception | None = None
 
     async def receive(self, response: httpx.Response) -> None:
-        """Receive all that arrives whenever the event loop runs, until the stream ends, or the task is cancelled.
+        """Receive what arrives, until the stream ends, or the task is cancelled.
 
         Leaving the loop before would leave generators of httpx open.
         """
@@ -197,6 +197,9 @@ class Stream:
             async for piece in response.aiter_raw():
                 self._received += piece
                 self._has_received.set()
+                if len(self._received) > MAX_RECEIVED_BYTES:
+                    self._was_read.clear()
+                    await self._was_read.wait()
         except httpx.HTTPError as error:
             end = FeedError(reason_of(error))
         except Exception as error:  # noqa: BLE001  # raised by `read`: otherwise it looks like a silent stream
@@ -210,13 +213,11 @@ class Stream:
         Raises:
             FeedError: The stream has ended, and all of it was returned.
         """
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._has_received.wait()
-        except TimeoutError:
-            return b""
-        await asyncio.sleep(GATHER_SECONDS)
         received, self._received = bytes(self._received), bytearray()
+        self._was_read.set()
         if self._end is None:
             self._has_received.clear()
         elif not received:

@@ -17,7 +17,6 @@ after a log rotation that copies and truncates it. Other changes in place are no
 from __future__ import annotations
 
 import os
-import re
 import select
 import stat
 from collections.abc import Generator, Iterator
@@ -30,7 +29,6 @@ from typing import Final
 from attrs import frozen
 
 from market_index import wire
-from market_index_feeds.errors import FeedError
 from market_index_feeds.names import STANDARD_INPUT, shown_file
 from market_index_feeds.regular_files import open_regular, open_without_waiting
 from market_index_feeds.source import Source
@@ -50,24 +48,6 @@ LOAD_SECONDS: Final = 1.0
 CHUNK_BYTES: Final = 256 * 1024
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-
-_START_BYTES: Final = 1024
-"""How many bytes of a content show that it is not lines of JSON objects."""
-
-_OTHER_FORMATS: Final = (
-    (rb"\x1f\x8b", "data of gzip", "zcat FILE"),
-    (rb"\x28\xb5\x2f\xfd", "data of zstd", "zstdcat FILE"),
-    (rb"\xfd7zXZ", "data of xz", "xzcat FILE"),
-    (rb"BZh\d", "data of bzip2", "bzcat FILE"),
-    (rb"PK\x03\x04", "data of zip", "unzip -p FILE"),
-    (rb"SQLite format 3\0", "a SQLite file", "market-index dump FILE"),
-    (rb"\xff\xfe|\xfe\xff|\0[^\0]|[^\0]\0", "text in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE"),
-    (rb"(\xef\xbb\xbf)?\s*\[", "a JSON array", "jq -c '.[]' FILE"),
-    (rb"(\xef\xbb\xbf)?\s*\{[ \t\r]*\n", "JSON with an object in several lines", "jq -c . FILE"),
-    (rb"(\xef\xbb\xbf)?\s*<", "HTML or XML", None),
-    (rb'(\xef\xbb\xbf)?("?[\w.:-]+"?[,;\t])+"?[\w.:-]*"?\r?(\n|\Z)', "a table (CSV)", None),
-)
-"""How other formats begin, what they are, and the command that makes lines of them, if there is one."""
 
 
 @frozen
@@ -123,14 +103,11 @@ class LineCutter:
     def __init__(self) -> None:
         self.size: int = 0
         self._number = 0
-        self._start = b""
         self._rest = bytearray()
         self._rest_size = 0
 
     def cut(self, chunk: bytes) -> Iterator[Line]:
-        """Yield the lines that end in the chunk. Raises `FeedError` if the content has another format than lines."""
-        if self._number == 0:
-            self._start += chunk[: _START_BYTES - len(self._start)]
+        """Yield the lines that end in the chunk."""
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             self._keep(end)
@@ -144,13 +121,11 @@ class LineCutter:
 
     @property
     def tail(self) -> Line | None:
-        """The last line, which has no newline yet; None if it is empty. Raises `FeedError` as `cut`."""
+        """The last line, which has no newline yet; None if it is empty."""
         return self._line() if self._rest_size else None
 
     def _line(self) -> Line:
         number, text = self._number + 1, bytes(self._rest)
-        if number == 1:
-            _require_lines(self._start)
         if self._rest_size > MAX_LINE_BYTES:
             return Line(number, b"", f"must have at most {MAX_LINE_BYTES} bytes")
         return Line(number, text.removeprefix(_BYTE_ORDER_MARK) if number == 1 else text)
@@ -163,18 +138,10 @@ class LineCutter:
             self._rest += piece
 
 
-def _require_lines(start: bytes) -> None:
-    """Raise `FeedError` if the first bytes are those of another format."""
-    for pattern, noun, command in _OTHER_FORMATS:
-        if re.match(pattern, start):
-            remedy = f" (convert it: {command} | market-index ... -)" if command else ""
-            raise FeedError(f"it must be lines with one JSON object each, got {noun}{remedy}")
-
-
 def follow(path: Path, stop: Event) -> Generator[Batch, None, None]:
     """Yield the content of a file, then what is appended; again from the start for each file that replaces it.
 
-    A check that finds nothing yields an empty batch. Raises `OSError`, and `FeedError` for another format than lines.
+    A check that finds nothing yields an empty batch. Raises `OSError`.
     """
     while not stop.is_set():
         with open_regular(path) as file:

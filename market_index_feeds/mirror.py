@@ -29,9 +29,6 @@ LOG: Final = logging.getLogger(__name__)
 CHECK_SECONDS: Final = 1.0
 """Interval between two questions for the position of the target, however often the source yields a version."""
 
-MAX_CONFLICTS: Final = 10
-"""How often a mirror reads its target again for one version. Then it waits, as after an error."""
-
 
 def mirror(
     feed: Feed,
@@ -126,19 +123,16 @@ class _Copy:
         changed, _ = version.index.changes_since(self._source_index)
         self._seen.update([book.pair for book in changed])
         self._source_index = version.index
-        conflicts = 0
-        while True:
-            try:
-                receipt = self._write(version)
-            except Conflict as error:
-                conflicts += 1
-                if conflicts == MAX_CONFLICTS or not self._is_keeping():
-                    raise
-                LOG.warning("%s; making it equal again", error)
-                self._content = None
-            else:
-                self.is_new = False
-                return receipt
+        try:
+            receipt = self._write(version)
+        except Conflict as error:
+            if not self._is_keeping():
+                raise
+            LOG.warning("%s; making it equal again", error)
+            self._content = None
+            receipt = self._write(version)
+        self.is_new = False
+        return receipt
 
     def _write(self, version: Version) -> Receipt | None:
         target, content, index = self.target, self._content, version.index

@@ -1,4 +1,4 @@
-"""Files and streams of events of orders, one JSON object per line. docs/order-events.md is the specification.
+"""Files and streams of events of orders, one JSON object per line. docs/orders.md is the specification.
 
 Theory of operation
 ===================
@@ -168,10 +168,14 @@ class Blocks:
         """Why the state is not known, as in `NoVersion`, and which event makes it known again; None if it is known."""
         return None if self._lost is None else f"{self._lost}; waiting for {self.phase.value}"
 
+    def skips(self, line: Line) -> bool:
+        """Whether a line is blank, or cannot be the reset without which the state is not known. It is not decoded."""
+        is_blank = line.fault is None and not line.text.strip()
+        return is_blank or (self.phase is Phase.UNKNOWN and not _may_be_reset(line.text))
+
     def read(self, line: Line) -> None:
         """Read the next line. The first rejected line is the reason why the state is not known."""
-        is_blank = line.fault is None and not line.text.strip()
-        if is_blank or (self.phase is Phase.UNKNOWN and not _may_be_reset(line.text)):
+        if self.skips(line):
             return
         self._line = line.number
         try:
@@ -202,8 +206,8 @@ class Blocks:
                 if values.keys() != keys:
                     raise _wrong_keys(kind, keys, values)
                 if self.phase is not Phase.UNKNOWN or kind == "reset":
-                    self.pending += 1
                     apply(self, values)
+                    self.pending += kind not in {"block", "rollback", "reset"}
                 return
         raise InvalidOrderBook(f"must have one of the keys {', '.join(self.KINDS)}, got {safe_repr(list(values))}")
 

@@ -9,8 +9,8 @@ Theory of operation
 
 - STREAM: A stream begins with all books, and continues with changes. They are shown at the `version` event after them,
   so a change of many books is atomic, and has the freshness of the service. Each connection begins with all books
-  again. A service without pairs sends only comments. So if a stream has sent no event within 5 seconds, the pair list
-  is requested. If it has pairs, the stream counts as silent: a proxy withholds it, or another replica sends it.
+  again. A service without pairs sends only comments: if a stream has sent no event within 5 seconds, it has none. A
+  stream that sends nothing for 5 seconds is silent: a proxy withholds it.
 - POLLING: A round requests the pair list and each book, with the entity tags of what was received before. It is a
   version if all its responses have the same freshness. Otherwise something was published meanwhile, and the next round
   follows at once.
@@ -25,7 +25,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import aclosing, suppress
-from math import inf
 from threading import Event
 from time import monotonic
 from typing import Final, final
@@ -45,11 +44,8 @@ LOG: Final = logging.getLogger(__name__)
 CHECK_SECONDS: Final = 1.0
 """The interval of versions while nothing changes; in polling, from the end of a round to the start of the next."""
 
-QUIET_SECONDS: Final = 5.0
-"""The time without an event, from the opening of a stream, after which the pair list is requested."""
-
 SILENCE_SECONDS: Final = 5.0
-"""The timeout of a stream: a service sends at least a comment every 2 seconds."""
+"""The timeout of a stream, and of its first event: a service sends at least a comment every 2 seconds."""
 
 EXCHANGE_SECONDS: Final = 20.0
 """Timeout of a whole request and its response."""
@@ -111,13 +107,12 @@ class ServiceSource(Source):
 
     async def _versions(self) -> AsyncGenerator[Version | NoVersion, None]:
         async with aclosing(Client(self._address)) as client:
-            polling = _Polling(self, client)
             while self.silences < MAX_SILENCES:
                 try:
                     async with client.stream(STREAM, ACCEPT_EVENTS, seconds=SILENCE_SECONDS) as stream:
                         if not _has_events(stream):
                             break
-                        following = _Following(self, stream, polling)
+                        following = _Following(self, stream)
                         while True:
                             yield await following.next()
                 except NothingReceived as error:
@@ -126,7 +121,7 @@ class ServiceSource(Source):
                         raise
                     LOG.warning("%s: %s", self.name, error)
             # After polling has failed, the stream is tried again.
-            self.silences = 0
+            self.silences, polling = 0, _Polling(self, client)
             while True:
                 yield await polling.next()
                 await asyncio.sleep(CHECK_SECONDS)
@@ -144,8 +139,8 @@ class ServiceSource(Source):
 class _Following:
     """The versions of a stream."""
 
-    def __init__(self, source: ServiceSource, stream: Stream, polling: _Polling) -> None:
-        self._source, self._stream, self._polling = source, stream, polling
+    def __init__(self, source: ServiceSource, stream: Stream) -> None:
+        self._source, self._stream = source, stream
         self._parser = EventParser(wire.MAX_ORDER_BOOK_BYTES)
         self._found: Version | NoVersion | None = None
         self._error: FeedError | None = None
@@ -156,9 +151,9 @@ class _Following:
         self._is_first = True
         # The pairs of which a book may have been sent that could not be read.
         self._unsure: set[Pair] = set()
-        # By the clock of the source. The list is not requested any more once an event has arrived.
+        # By the clock of the source.
         self._opened_at = self._received_at = source.clock()
-        self._list_due_at = self._opened_at + QUIET_SECONDS
+        self._has_event = False
 
     async def next(self) -> Version | NoVersion:
         """Return the newest version that has arrived; after a second without any, the last one again."""
@@ -169,15 +164,16 @@ class _Following:
             self._check_silence(is_silent=not received)
             try:
                 for event in self._parser.parse(received):
-                    self._list_due_at = inf
+                    self._has_event = True
                     self._apply(event.name, event.data)
             except FeedError as error:
                 if self._found is None:
                     raise
                 # What was whole before it is a version, also the first one of all.
                 self._error = error
-            if self._source.clock() >= self._list_due_at and self._parser.is_between_events:
-                await self._check_list()
+            is_due = self._source.clock() >= self._opened_at + SILENCE_SECONDS
+            if is_due and not self._has_event and self._parser.is_between_events:
+                self._found = NoVersion()
             if self._found is not None:
                 return self._found
 
@@ -189,16 +185,6 @@ class _Following:
                 self._source.silences = 0
         elif now >= self._received_at + SILENCE_SECONDS:
             raise NothingReceived(f"nothing from the stream within {SILENCE_SECONDS:g} seconds")
-
-    async def _check_list(self) -> None:
-        """Request the pair list, because no event has arrived: the service has no pair, or its stream is withheld."""
-        await self._polling.request_list()
-        if pairs := len(self._polling.pairs):
-            raise NothingReceived(
-                f"no event from the stream within {QUIET_SECONDS:g} seconds, although its list has {pairs} pairs"
-            )
-        self._list_due_at = self._source.clock() + QUIET_SECONDS
-        self._found = NoVersion()
 
     def _apply(self, name: bytes, text: bytes) -> None:
         """Apply an event. Unknown events are ignored."""

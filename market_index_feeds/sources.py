@@ -7,7 +7,6 @@ of the group `market_index.kinds`, whose value is a `Kind`.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -103,6 +102,11 @@ class Kind:
     takes_synchronous: bool = False
     has_quota: bool = False
 
+    @property
+    def prefixes(self) -> list[str]:
+        """How names of this kind may begin."""
+        return [self.prefix] if self.prefix else [f"{scheme}://" for scheme in self.schemes]
+
     def shown(self, name: str) -> str:
         """Return a name of this kind as messages show it."""
         return self.prefix + shown_name(name.removeprefix(self.prefix))
@@ -176,10 +180,9 @@ def register_kind(kind: Kind) -> None:
     Raises:
         ValueError: The kind has neither a prefix that ends in a colon nor a scheme, or another kind has one of them.
     """
-    names = [kind.prefix] if kind.prefix else [f"{scheme}://" for scheme in kind.schemes]
-    if not names or not all(name.endswith((":", "://")) for name in names):
+    if not kind.prefixes or not kind.prefixes[0].endswith((":", "://")):
         raise ValueError(f"a kind must have a prefix that ends in a colon, or schemes, got {safe_repr(kind)}")
-    for name in names:
+    for name in kind.prefixes:
         if (other := _named_kind(name)) is not None:
             raise ValueError(f"{kind.noun} must have a name of its own, got {name}, which is {other.noun}")
     KINDS.append(kind)
@@ -402,22 +405,12 @@ def _mode(name: str) -> int:
             return stat.S_IFIFO
         mode = Path(name).stat().st_mode
     except (OSError, ValueError) as error:
-        raise FeedError(f"{shown_file(name)} cannot be opened: {reason_of(error)}{_suggestion(name)}") from None
+        prefixes = [prefix for kind in KINDS for prefix in kind.prefixes]
+        remedy = f" (a prefix must be {', '.join(prefixes)})" if ":" in name else ""
+        raise FeedError(f"{shown_file(name)} cannot be opened: {reason_of(error)}{remedy}") from None
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISREG(mode)):
         raise FeedError(f"{shown_name(name)} cannot be opened: it must be a regular file, a pipe or a character device")
     return mode
-
-
-def _suggestion(name: str) -> str:
-    """Return the name that was probably meant, for a message; empty if there is none."""
-    address = re.fullmatch(r"(?:(https?|nats|tls):/?)?([\w.-]+:(\d+)(?:/.*)?)", name)
-    meant = SAMPLE if name.lower() in {"sample", SAMPLE} else None
-    if address is not None:
-        scheme, rest, port = address.groups()
-        meant = f"{scheme or ('nats' if port == '4222' else 'http')}://{shown_name(rest)}"
-    if meant is None and re.match(r"[a-z]+:(?!/)", name):
-        return f" (a prefix must be {', '.join(kind.prefix for kind in KINDS if kind.prefix)})"
-    return f" (did you mean {meant}?)" if meant else ""
 
 
 # The conversions of options.

@@ -78,18 +78,13 @@ class CheckedChange:
 
         An update writes all of its books. A replacement writes no book that is equal to the stored one.
         """
-        invalid: dict[Pair, object] = {pair: None for pair in stored.invalid if pair is not None}
-        differing, gone = self.differences_from({**stored.index, **invalid}, self.books)
-        return {pair: self.bodies[pair] for pair in differing}, gone
-
-    def differences_from(self, stored: Mapping[Pair, object], new: Mapping[Pair, T]) -> tuple[dict[Pair, T], set[Pair]]:
-        """Return the differences of the books or bodies of this change from those that are stored.
-
-        `stored` has None for a pair whose record is invalid.
-        """
         if not self.is_whole:
-            return dict(new), {pair for pair in self.retract if pair in stored}
-        return {pair: one for pair, one in new.items() if stored.get(pair) != one}, stored.keys() - new.keys()
+            known = stored.index.keys() | stored.invalid
+            return dict(self.bodies), {pair for pair in self.retract if pair in known}
+        invalid: dict[Pair, object] = {pair: None for pair in stored.invalid if pair is not None}
+        before = {**stored.index, **invalid}
+        bodies = {pair: body for pair, body in self.bodies.items() if before.get(pair) != self.books[pair]}
+        return bodies, before.keys() - self.books.keys()
 
     def freshness_after(self, before: Freshness, clock: Callable[[], datetime] = utc_now) -> Freshness:
         """Return the freshness to write, if `before` is the stored one. Without a publish time, it gets that of now."""

@@ -135,7 +135,8 @@ class VenueOrder:
     def taker_fees(self, sold: int) -> dict[AssetId, int]:
         """Return what a taker pays besides the price for one fill that takes an amount of the offered asset, by asset.
 
-        What the taker pays for the amount is rounded up. Fees of a transaction are included.
+        What the taker pays for the amount is rounded up. Fees of a transaction are included. A contract that rounds
+        the amount of a partial fill up may demand one unit more.
         """
         pair, price = self.order.pair, Fraction(self.order.price)
         offered, asked = (pair.base, pair.quote) if self.order.side is Side.ASK else (pair.quote, pair.base)

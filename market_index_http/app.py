@@ -50,23 +50,20 @@ def create_app(
     ['/trading-view/order-book', '/trading-view/pair-list', '/stream']
 
     Raises:
-        TypeError: `live` is not a `LiveIndex`, or `routes` contains something that is not a route.
+        TypeError: `live` is not a `LiveIndex`.
         ValueError: `max_age` is not a whole number of seconds from 0 to 2^31.
     """
     require_live(live)
     # 2^31 is the longest time that Cache-Control can express everywhere (RFC 9111, 1.2.2).
     if max_age is not None and (type(max_age) is not int or not 0 <= max_age <= 2**31):
         raise ValueError(f"max_age must be None or a whole number of seconds from 0 to 2^31, got {safe_repr(max_age)}")
-    for route in (others := [*routes]):
-        if not isinstance(route, BaseRoute):
-            raise TypeError(f"routes must contain routes, such as Stream(live).route(), got {safe_repr(route)}")
     snapshots = Snapshots(live, b"no-cache" if max_age is None else b"max-age=%d" % max_age)
     app = Starlette(
         # The one that is requested most is the first, because each route before it costs time.
         routes=[
             exact_route("/trading-view/order-book", Endpoint(snapshots, order_book)),
             exact_route("/trading-view/pair-list", Endpoint(snapshots, pair_list)),
-            *others,
+            *routes,
         ],
         middleware=[*middleware],
         exception_handlers={HTTPException: _http_error, Exception: _server_error},

@@ -80,7 +80,6 @@ def order_book(snapshot: Snapshot, scope: Scope) -> Body:
 def _asset(parameters: QueryParams, name: str) -> tuple[str, AssetId]:
     """Return the text of a query parameter and the asset that it identifies (decision 16)."""
     text = parameter(parameters, name)
-    if not text:
-        fault = "is missing" if text is None else "must not be empty, got ''"
-        raise HTTPException(400, f"Query parameter '{name}' {fault}")
+    if text is None:
+        raise HTTPException(400, f"Query parameter '{name}' is missing")
     return text, asset(name, text)

@@ -53,15 +53,12 @@ class Snapshot:
 
     def pair_list(self) -> Body:
         """Return the body of the pair list."""
-        body = self._list
-        if body is None:
-            parts = encoded_pair_list(self.index)
-            body, digest = self._list_before, digest_of(parts)
+        if self._list is None:
+            parts, before = encoded_pair_list(self.index), self._list_before
+            digest = digest_of(parts)
             # A change of levels alone does not change the pair list.
-            if body is None or body.digest != digest:
-                body = self._body(parts, digest)
-            self._list = body
-        return body
+            self._list = before if before and before.digest == digest else self._body(parts, digest)
+        return self._list
 
     def order_book(self, pair: Pair) -> Body:
         """Return the body of the book of a pair.

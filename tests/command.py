@@ -35,11 +35,6 @@ def line(number: int, spot: object = None) -> str:
     return wire.order_book_to_json(book(number, spot)).decode() + "\n"
 
 
-def padded_above_4_mib(lines: str) -> str:
-    """Return the lines padded with spaces to more than 4 MiB, from which progress is shown. Spaces are read fast."""
-    return lines.replace("\n", " " * (5_000_000 // lines.count("\n")) + "\n")
-
-
 def invoke(*arguments: object, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in this process, which takes a tenth of the time of its own process."""
     runner = CliRunner(env=environment, catch_exceptions=False)

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,6 +41,9 @@ settings.register_profile("mutants", settings.get_profile("repeatable"), max_exa
 settings.load_profile(PROFILE)
 
 
+ORDER = os.environ.get("MARKET_INDEX_TEST_ORDER")
+"""A seed: the files, and the tests of a file, run in a random order, so that no test needs an earlier one."""
+
 DECISIONS = pytest.StashKey[set[int]]()
 """The decisions that the collected tests prove."""
 
@@ -55,6 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if wanted := config.getoption("--decision"):
         config.hook.pytest_deselected(items=[item for item in items if wanted not in proved[item]])
         items[:] = [item for item in items if wanted in proved[item]]
+    if ORDER:
+        items.sort(key=lambda item: [Random(f"{ORDER} {one}").random() for one in (item.path, item.nodeid)])
 
 
 ALLOWED_SKIPS = (

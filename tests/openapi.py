@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -15,6 +17,13 @@ JSON = ROOT / "market_index_http" / "operating" / "openapi.json"
 
 def contract() -> Any:
     return yaml.safe_load(YAML.read_text())
+
+
+@cache
+def validator(name: str) -> Any:
+    """Return the validator of a schema of the description."""
+    schema = {"$ref": f"#/components/schemas/{name}", "components": contract()["components"]}
+    return jsonschema_rs.validator_for(schema, validate_formats=True)
 
 
 def as_json() -> str:

@@ -127,7 +127,8 @@ class Service:
 def server_of(app: Any) -> Server:
     """Return the server of the command for an app."""
     if isinstance(app, Composed):
-        return Server(app, respond=partial(find_response, app.adapter), count=app.count, on_shutdown=app.end_streams)
+        respond = partial(find_response, app.adapter)
+        return Server(app.adapter, respond=respond, responses=app.responses, on_shutdown=app.end_streams)
     return Server(app, respond=partial(find_response, app) if isinstance(app, Starlette) else None)
 
 

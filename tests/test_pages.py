@@ -1,13 +1,12 @@
 """The README and the docs are correct: every `console` block is run and compared, and every link has a target.
 
-The plugin tests.examples runs the blocks of Python. A block that begins with the name of a file, such as
+tests/examples runs the blocks of Python. A block that begins with the name of a file, such as
 `# program.py` (in SQL `-- program.sql`), or JSON after a sentence that ends with its name, is a file that the
 `console` blocks of the page may use. The blocks of the tutorial are one session.
 """
 
 from __future__ import annotations
 
-import ast
 import gzip
 import os
 import re
@@ -304,18 +303,6 @@ def test_every_link_within_the_project_has_a_target(page: Path):
         assert not anchor or anchor in anchors(target), link
 
 
-def strings_of(source: str) -> Iterator[str]:
-    """Yield the strings of a module that are no docstrings, with `…` for each value of an f-string."""
-    nodes = [*ast.walk(ast.parse(source))]
-    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    for node in nodes:
-        if isinstance(node, ast.JoinedStr):
-            parts = (part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
-            yield "".join(map(str, parts))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-            yield node.value
-
-
 MESSAGES_OF_OTHERS = {
     "Address already in use",
     "All connection attempts failed",
@@ -334,14 +321,13 @@ def test_every_message_of_troubleshooting_is_one_of_the_code():
     page = (ROOT / "docs" / "troubleshooting.md").read_text()
     first_cells = re.findall(r"^\| ([^|]*) \|", page, re.MULTILINE)
     messages = [message for cell in first_cells for message in re.findall("`([^`]+)`", cell)]
-    code = [one for file in ROOT.glob("market_index*/**/*.py") for one in strings_of(file.read_text())]
-    code += [file.read_text() for file in ROOT.glob("market_index_cli/**/*.js")]
+    code = "".join(file.read_text() for folder in ROOT.glob("market_index*") for file in folder.rglob("*.[jp][sy]"))
+    code = re.sub(r'"\n\s+f?"', "", code)  # a string in two lines
     tests = "".join(file.read_text() for file in ROOT.glob("tests/*/**/test_*.py"))
     assert len(messages) > 50
     for message in messages:
-        pattern = re.compile(".*".join(map(re.escape, message.split("…"))))
-        is_printed = message in tests if message in MESSAGES_OF_OTHERS else any(map(pattern.search, code))
-        assert is_printed, message
+        parts = map(re.escape, message.split("…"))
+        assert re.search(".*".join(parts), tests if message in MESSAGES_OF_OTHERS else code), message
 
 
 def test_the_home_page_links_to_every_page():
@@ -352,10 +338,8 @@ def test_the_home_page_links_to_every_page():
 
 
 def test_each_role_has_five_pages_at_most():
-    roles = re.findall(
-        r"^\| (?!you |---)[^|]* \| (.*) \|$", (ROOT / "docs" / "index.md").read_text().partition("##")[0], re.MULTILINE
-    )
-    assert [row.count("](") for row in roles] == [5, 5, 4, 5, 4]
+    roles = (ROOT / "docs" / "index.md").read_text().partition("\n## ")[0]
+    assert max(row.count("](") for row in roles.splitlines()) == 5
 
 
 def test_the_readme_begins_with_make_serve_and_make_test():

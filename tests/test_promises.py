@@ -20,25 +20,28 @@ ROOT = Path(__file__).resolve().parents[1]
 # By the beginning of a promise: of an item of a list, or of the first two cells of a row.
 PROMISES: dict[str, dict[str, list[str]]] = {
     "limits.md": {
-        "Every served book was validated": ["test_a_text_is_the_book_of_the_independent_grammar", "TestContract"],
+        "Every served book was validated": [
+            "test_a_text_is_the_book_of_the_independent_grammar",
+            "test_responses_keep_every_rule",
+        ],
         "An acknowledged change of a store file": [
             "test_a_killed_publisher_loses_no_acknowledged_change",
             "test_synchronous_is_that_of_sqlite",
         ],
         "Readers see whole versions": [
-            "test_replaced_content_is_never_mixed",
+            "test_any_history_is_read_as_it_was_written",
             "test_each_batch_is_a_version_whose_as_of_is_unknown_until_the_last_one",
         ],
         "While a source cannot be read": [
-            "test_an_unreadable_source_keeps_its_version_until_it_is_read_again",
+            "test_any_history_is_read_as_it_was_written",
             "test_probes_report_each_check_that_failed",
         ],
     },
     "http-api.md": {
         "The same content has the same `ETag`": ["test_tags_are_equal_in_every_process_and_with_every_history"],
-        "The `ETag` is weak": ["test_tags_are_compared_weakly", "TestContract"],
+        "The `ETag` is weak": ["test_tags_are_compared_weakly"],
         "Letter case counts": ["test_tags_are_compared_weakly"],
-        "Each process compares with its own books": ["TestContract"],
+        "Each process compares with its own books": ["test_responses_keep_every_rule"],
         "gzip": ["test_gzip_is_used_if_the_client_lists_it", "test_a_body_is_compressed_from_512_bytes"],
         "At a `version` the books are consistent": ["test_after_each_version_a_client_has_what_the_endpoint_returned"],
         "A slow client gets fewer versions": [
@@ -50,20 +53,26 @@ PROMISES: dict[str, dict[str, list[str]]] = {
         "The `id`": ["test_after_each_version_a_client_has_what_the_endpoint_returned"],
         "Ignore what you do not know": ["test_keys_that_a_service_adds_are_ignored"],
         "A stream takes one connection": ["test_open_streams"],
-        "400 | `base` or `quote`": ["test_an_invalid_parameter_is_400_and_named", "TestContract"],
+        "400 | `base` or `quote`": ["test_an_invalid_parameter_is_400_and_named"],
         "400 | `pairs` or `levels`": ["test_a_malformed_request_is_400_with_the_error_body"],
         "400 | the target": ["test_an_excessive_target_is_400_and_the_connection_is_closed"],
         "400 | the request is not HTTP": ["test_what_is_not_http_is_400_with_the_error_body"],
-        "404 | the pair": ["TestContract"],
+        "404 | the pair": ["test_responses_keep_every_rule"],
         "404 | any other path": ["test_any_other_path_is_404_and_no_redirect"],
-        "405 | any other method": ["TestContract"],
-        "426 |": ["test_a_stream_is_not_sent_in_chunks_to_a_client_that_knows_none"],
+        "405 | any other method": ["test_responses_keep_every_rule"],
+        "426 |": ["test_a_stream_for_http_1_0_is_as_described"],
         "431 |": ["test_a_head_above_the_limit_is_431_and_the_connection_is_closed"],
         "500 |": ["test_a_failure_is_500_without_detail_also_below_middleware_of_the_host_and_logged"],
-        "503 | as many streams": ["test_the_events_of_the_stream_are_as_described"],
+        "503 | as many streams": ["test_a_stream_above_the_limit_is_as_described"],
         "503 | more connections": ["test_the_connection_that_waited_longest_is_closed"],
-        "`Market-Index-As-Of` |": ["TestContract", "test_the_as_of_is_that_of_the_books"],
-        "`Market-Index-Published-At` |": ["TestContract", "test_a_heartbeat_changes_only_the_publish_time"],
+        "`Market-Index-As-Of` |": [
+            "test_the_header_fields_have_the_freshness_that_is_known",
+            "test_any_history_is_read_as_it_was_written",
+        ],
+        "`Market-Index-Published-At` |": [
+            "test_the_header_fields_have_the_freshness_that_is_known",
+            "test_any_history_is_read_as_it_was_written",
+        ],
     },
 }
 
@@ -84,8 +93,8 @@ NUMBERS: list[tuple[str, str, float]] = [
     ("serving.md", r"and has (\d+) seconds to finish", http_server.GRACE_SECONDS),
     ("formats.md", r"the JSON of one book may have (\d+) MiB", wire.MAX_ORDER_BOOK_BYTES / 1024**2),
     ("formats.md", r"A change of up to ([\d,]+) books and retracted", bucket.MAX_BATCH),
-    ("order-events.md", r"may go back ([\d,]+) blocks", orders.DEFAULT_HISTORY),
-    ("order-events.md", r"id \| 1 to (\d+) printable", orders.MAX_TEXT_CHARACTERS),
+    ("orders.md", r"may go back ([\d,]+) blocks", orders.DEFAULT_HISTORY),
+    ("orders.md", r"id \| 1 to (\d+) printable", orders.MAX_TEXT_CHARACTERS),
 ]
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final, TypeAlias, final
 
-from attrs import frozen
+from attrs import field, frozen
 
-from market_index.assets import AssetId
 from market_index.contract.messages import Request, Response
 from market_index.contract.report import MAX_FAULTS, Fault, Result, Rule
-from market_index.errors import InvalidAssetId, InvalidPrice, PriceOutOfRange, safe_repr
+from market_index.errors import InvalidPrice, PriceOutOfRange, safe_repr
 from market_index.levels import MAX_LIQUIDITY
 from market_index.prices import format_price, parse_price
 from market_index.wire import Number
@@ -19,26 +20,28 @@ from market_index.wire import Number
 MAX_KEPT_LEVELS: Final = 100
 """How many levels of a side are kept for the hints. All are checked."""
 
-_HEX: Final = frozenset("0123456789abcdefABCDEF")
+_is_asset: Final = re.compile(r"ADA|(?:[0-9a-fA-F]{2})+:(?:[0-9a-fA-F]{2})*").fullmatch
+_is_canonical_asset: Final = re.compile(r"ADA|[0-9a-f]{56}:(?:[0-9a-f]{2}){0,32}").fullmatch
+_can_be_sent: Final = re.compile(r"[!-~]{0,500}").fullmatch
 
 # A price; the text of one that is not valid; or null.
 Price: TypeAlias = Decimal | str | None
 # Prices and amounts.
-Side: TypeAlias = list[tuple[Price, Any]]
+Side: TypeAlias = Sequence[tuple[Price, Any]]
+
+
+def _canonical(asset: str) -> str:
+    """Return the same text for all spellings. These texts are in ledger order: policy ids have a fixed length."""
+    return "" if asset == "ADA" else asset.lower()
 
 
 @final
-@frozen
+@frozen(order=True)
 class Pair:
-    """A pair, as it is spelled in the list or in a request."""
+    """A pair, as it is spelled in the list or in a request. Spellings are equal; the order is that of the ledger."""
 
-    base: str
-    quote: str
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """The same for all spellings."""
-        return self.base.lower(), self.quote.lower()
+    base: str = field(eq=_canonical)
+    quote: str = field(eq=_canonical)
 
 
 @final
@@ -66,16 +69,14 @@ class Examination:
         if not holds:
             result.failed += 1
             if len(result.faults) < MAX_FAULTS:
-                shown = (
-                    f"status {came.status}: {safe_repr(came.body)}" if isinstance(came, Response) else safe_repr(came)
-                )
+                shown = str(came) if isinstance(came, Response) else safe_repr(came)
                 result.faults.append(Fault(self.request, expected, shown))
         return bool(holds)
 
     def pair_list(self, response: Response) -> dict[Pair, Price]:
-        """Return the last spot of each pair of a list that can be read."""
+        """Return the last spot of each pair of a list that can be read, and whose names a request can contain."""
         found: dict[Pair, Price] = {}
-        keys, before = set[tuple[str, str]](), ((False, ""), (False, ""))
+        before = Pair("ADA", "ADA")
         (entries,) = self._values(Rule.LIST_SHAPE, "the body", self._json(response), pairs=list) or [[]]
         for number, entry in enumerate(entries):
             place = f"pairs[{number}]"
@@ -85,14 +86,14 @@ class Examination:
             pair, last_spot = Pair(*values[:2]), values[2]
             self._asset(f"{place}.base", pair.base)
             self._asset(f"{place}.quote", pair.quote)
-            self.require(Rule.LIST_ONCE, pair.key not in keys, f"{place} not listed before", entry)
-            self.require(Rule.TWO_ASSETS, pair.key[0] != pair.key[1], f"{place} of two assets", entry)
-            # A policy id has a fixed length, so texts sort as bytes do.
-            order = (pair.base != "ADA", pair.key[0]), (pair.quote != "ADA", pair.key[1])
-            self.require(Rule.LIST_ORDER, before <= order, f"{place} in ledger order", entry)
-            before = order
-            keys.add(pair.key)
-            found[pair] = self._spot(f"{place}.last_spot", last_spot)
+            self.require(Rule.LIST_ONCE, pair not in found, f"{place} not listed before", entry)
+            two = _canonical(pair.base) != _canonical(pair.quote)
+            self.require(Rule.TWO_ASSETS, two, f"{place} of two assets", entry)
+            self.require(Rule.LIST_ORDER, before <= pair, f"{place} in ledger order", entry)
+            before = pair
+            spot = self._spot(f"{place}.last_spot", last_spot)
+            if _can_be_sent(pair.base + pair.quote):
+                found[pair] = spot
         return found
 
     def book(self, pair: Pair, response: Response) -> Book | None:
@@ -108,20 +109,18 @@ class Examination:
 
     def message(self, rule: Rule, response: Response) -> str:
         """Return the message of an error body; an empty text for another body, which breaks the rule."""
-        status, value = content_of(response)
-        if rule is Rule.ERROR_BODY:
-            self._json(response)
+        value = self._json(response, Rule.JSON if rule is Rule.ERROR_BODY else rule)
         message = value.get("error") if type(value) is dict else None
         found = message if type(message) is str else ""
-        self.require(rule, found, f'{status} with {{"error": <text>}}', response)
+        self.require(rule, found, f'{response.status} with {{"error": <text>}}', response)
         return found
 
-    def _json(self, response: Response) -> Any:
+    def _json(self, response: Response, rule: Rule = Rule.JSON) -> Any:
         media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         is_json = media in {"", "application/json"} or media.endswith("+json")
-        self.require(Rule.JSON, is_json, "Content-Type: application/json", media)
+        self.require(rule, is_json, "Content-Type: application/json", media)
         _, value = content_of(response)
-        self.require(Rule.JSON, type(value) is not bytes, "JSON", response)
+        self.require(rule, type(value) is not bytes, "JSON", response)
         return value
 
     def _values(self, rule: Rule, place: str, value: Any, **types: type) -> list[Any]:
@@ -133,33 +132,28 @@ class Examination:
         return [value[key] for key in types] if self.require(rule, has_shape, expected, value) else []
 
     def _asset(self, place: str, text: str) -> None:
-        policy_id, colon, name = text.partition(":")
-        is_hex = colon and policy_id and set(policy_id + name) <= _HEX and len(policy_id) % 2 == len(name) % 2 == 0
-        if self.require(Rule.ASSETS, text == "ADA" or is_hex, f"{place}: ADA or policy:name in hex", text):
-            try:
-                canonical = str(AssetId.parse(text))
-            except InvalidAssetId as error:
-                canonical = str(error)
-            self.require(Rule.IDENTIFIERS, text == canonical, f"{place}: {canonical}", text)
+        if self.require(Rule.ASSETS, _is_asset(text), f"{place}: ADA or policy:name in hex", text):
+            expected = f"{place}: ADA or 56 hex digits, a colon and 0 to 64, in lower case"
+            self.require(Rule.IDENTIFIERS, _is_canonical_asset(text), expected, text)
 
     def _spot(self, place: str, value: Any) -> Price:
         return None if value is None else self._price(place, value)
 
     def _price(self, place: str, value: Any) -> Price:
+        price: Price = repr(value)
         try:
-            price = parse_price(value)
+            price = parsed = parse_price(value)
+            is_number, text = True, format_price(parsed)
         except InvalidPrice as error:
-            # A number that is not zero may be a price of another service, but not of ours.
-            is_number = isinstance(error, PriceOutOfRange) and value.lower().partition("e")[0].strip("0.")
-            rule = Rule.ONE_TEXT if is_number else Rule.PRICES
-            self.require(rule, holds=False, expected=f"{place}: a price", came=value)
-            return repr(value)
-        self.require(Rule.PRICES, holds=True, expected="", came="")
-        self.require(Rule.ONE_TEXT, value == format_price(price), f"{place}: {price:f}", value)
+            # A number above 0 that is out of our range may be a price of another service.
+            is_number = isinstance(error, PriceOutOfRange) and value.lower().partition("e")[0].strip("0.") != ""
+            text = str(error)
+        if self.require(Rule.PRICES, is_number, f"{place}: a price", value):
+            self.require(Rule.ONE_TEXT, value == text, f"{place}: {text}", value)
         return price
 
     def _side(self, order: Rule, levels: list[Any]) -> Side:
-        found: Side = []
+        found: list[tuple[Price, Any]] = []
         before: Decimal | None = None
         for number, level in enumerate(levels):
             place = f"{order.name.lower()}[{number}]"
@@ -169,15 +163,14 @@ class Examination:
             price, amount = self._price(f"{place}.price", values[0]), values[1]
             if self.require(Rule.LIQUIDITY, type(amount) is int and amount >= 0, f"{place}: an integer", amount):
                 self.require(Rule.AMOUNTS, 1 <= amount <= MAX_LIQUIDITY, f"{place}: 1 to 2^64-1", amount)
-            if number < MAX_KEPT_LEVELS:
-                found.append((price, amount))
+            found.append((price, amount))
             if isinstance(price, Decimal):
                 if before is not None:
                     is_next = price <= before if order is Rule.BIDS else price >= before
                     self.require(order, is_next, f"{place}.price after {before:f}", values[0])
                     self.require(Rule.ONE_LEVEL, price != before, f"{place}.price other than {before:f}", level)
                 before = price
-        return found
+        return found[:MAX_KEPT_LEVELS]
 
 
 def content_of(response: Response) -> tuple[int, Any]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
-from market_index.contract import bodies
-from market_index.contract.messages import Request, Response, Send
-from market_index.contract.probes import ORDER_BOOK, PAIR_LIST
+from market_index.contract.bodies import Book, Examination, Pair
+from market_index.contract.messages import Request, Send
+from market_index.contract.probes import PAIR_LIST, book_of
 from market_index.index import MarketIndex
-from market_index.order_book import OrderBook
-from market_index.pairs import Pair
+from market_index.pairs import Pair as DomainPair
+from market_index.pairs import PairInfo
 
 # Before the imports of Hypothesis, because its error names the extra.
-from market_index.strategies import level_changes, order_books, pairs
-from market_index.wire import order_book_to_json, pair_list_to_json
+from market_index.strategies import order_books, pairs
 
 # isort: split
 from hypothesis import strategies as st
@@ -41,21 +40,14 @@ class _ServiceMachine(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.index = MarketIndex()
         # The last entity tag of each target, and its content.
         self.tagged: dict[str, tuple[str, object]] = {}
-        self.publish(self.index)
+        self.show(MarketIndex())
 
-    @rule(book=order_books(max_levels=4))
-    def add(self, book: OrderBook) -> None:
-        self.show(self.index.with_books(book))
-
-    @precondition(lambda machine: machine.index)
     @rule(data=st.data())
-    def change(self, data: st.DataObject) -> None:
-        book = self.index[data.draw(st.sampled_from([*self.index]))]
-        bids, asks = data.draw(level_changes(book)), data.draw(level_changes(book))
-        self.show(self.index.with_books(book.apply(bids, asks)))
+    def add_or_replace(self, data: st.DataObject) -> None:
+        pair = st.one_of(pairs(), st.sampled_from([*self.index])) if self.index else pairs()
+        self.show(self.index.with_books(data.draw(order_books(pair=pair, max_levels=4))))
 
     @precondition(lambda machine: machine.index)
     @rule(data=st.data())
@@ -69,39 +61,34 @@ class _ServiceMachine(RuleBasedStateMachine):
         self.publish(index)
 
     @rule(pair=pairs())
-    def request_a_pair_that_is_not_tracked(self, pair: Pair) -> None:
-        if pair not in self.index:
-            target = f"{ORDER_BOOK}?base={pair.base}&quote={pair.quote}"
-            response = self.get(Request(target))
-            if response.status != 404:
-                raise AssertionError(f"GET {target}: must be 404, got {response}")
+    def request_a_pair_that_is_not_tracked(self, pair: DomainPair) -> None:
+        request = book_of(_named(pair))
+        if pair not in self.index and (response := self.get(request)).status != 404:
+            raise AssertionError(f"{request}: must be 404, got {response}")
 
     @invariant()
     def responses_are_what_was_published(self) -> None:
-        self.compare(PAIR_LIST, pair_list_to_json(self.index.pair_list()))
+        listed = {_named(one): one.last_spot for one in self.index.pair_list()}
+        self.compare(Request(PAIR_LIST), listed, Examination.pair_list)
         for pair, book in self.index.items():
-            self.compare(f"{ORDER_BOOK}?base={pair.base}&quote={pair.quote}", order_book_to_json(book))
+            asked = _named(pair)
+            sides = [[(one.price, one.accumulated_liquidity) for one in side] for side in (book.bids, book.asks)]
+            self.compare(book_of(asked), Book(asked, book.spot, *sides), partial(Examination.book, pair=asked))
 
-    def compare(self, target: str, text: bytes) -> None:
-        """Require the content of a text, with and without the last entity tag."""
-        expected = _content(Response(200, {}, text))
-        tag, before = self.tagged.get(target, ("", None))
-        for request in (Request(target, headers={"If-None-Match": tag}), Request(target)):
-            response = self.get(request)
-            found = before if response.status == 304 else _content(response)
-            if found != expected:
-                raise AssertionError(f"{request}: must be {expected}, got {found}")
-            self.tagged[target] = response.headers.get("etag", tag), found
+    def compare(self, request: Request, expected: object, read: Callable[..., object]) -> None:
+        """Require the content, which `read` returns, with and without the last entity tag."""
+        tag, before = self.tagged.get(request.target, ("", None))
+        conditional = [Request(request.target, headers={"If-None-Match": tag})] if tag else []
+        for sent in (*conditional, request):
+            response = self.get(sent)
+            examination = Examination()
+            found = before if sent.headers and response.status == 304 else read(examination, response=response)
+            binding = [result for result in examination.results.values() if result.rule.binds(strict=False)]
+            faults = [fault for result in binding for fault in result.faults]
+            if response.status not in {200, 304} or faults or found != expected:
+                raise AssertionError(f"{sent}: must be {expected}, got {faults or found}, {response}")
+            self.tagged[request.target] = response.headers.get("etag", tag), found
 
 
-def _content(response: Response) -> Any:
-    """Return the content of a response, with prices as numbers and pairs in any order; or the faults of its body."""
-    examination = bodies.Examination()
-    _, value = bodies.content_of(response)
-    fields = value if type(value) is dict else {}
-    if "pairs" in fields:
-        found: Any = examination.pair_list(response)
-    else:
-        found = examination.book(bodies.Pair(fields.get("base", ""), fields.get("quote", "")), response)
-    binding = [result for result in examination.results.values() if result.rule.binds(strict=False)]
-    return [fault for result in binding for fault in result.faults] or found
+def _named(pair: DomainPair | PairInfo) -> Pair:
+    return Pair(str(pair.base), str(pair.quote))

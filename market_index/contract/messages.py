@@ -7,7 +7,7 @@ from typing import TypeAlias, final
 
 from attrs import field, frozen
 
-from market_index.errors import MarketIndexError
+from market_index.errors import MarketIndexError, safe_repr
 
 
 class NoResponse(MarketIndexError):
@@ -40,6 +40,8 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
 class Response:
     """A whole response. The names of its headers may have any letter case.
 
+    In the report of a check, a status of 0 stands for no response, and the body says why.
+
     >>> Response(200, {"ETag": '"7"'}, b"{}").headers
     {'etag': '"7"'}
     """
@@ -47,6 +49,9 @@ class Response:
     status: int
     headers: Mapping[str, str] = field(converter=_lower)
     body: bytes
+
+    def __str__(self) -> str:
+        return f"status {self.status}: {safe_repr(self.body)}" if self.status else f"no response: {self.body.decode()}"
 
 
 Send: TypeAlias = Callable[[Request], Response]

@@ -83,11 +83,14 @@ class Outcome(Enum):
 @final
 @frozen
 class Fault:
-    """What breaks a rule: the request, what its response must have, and what it had."""
+    """What breaks a rule: the request, what its response must have, and what it had. Its text has three lines."""
 
     request: Request
     expected: str
     came: str
+
+    def __str__(self) -> str:
+        return f"{self.request}\n  expected: {self.expected}\n  came:     {self.came}"
 
 
 @final
@@ -95,14 +98,14 @@ class Fault:
 class Result:
     """What was found about a rule.
 
-    Of `checked` cases, `failed` broke the rule; `faults` has the first ones. `changes` could not be decided, because
-    the service changed meanwhile.
+    Of `checked` cases, `failed` broke the rule; `faults` has the first ones. `undecided` is how many cases could not be
+    checked, because the service changed meanwhile.
     """
 
     rule: Rule
     checked: int = 0
     failed: int = 0
-    changes: int = 0
+    undecided: int = 0
     faults: list[Fault] = Factory(list)
 
     def outcome(self, *, strict: bool = False) -> Outcome:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from threading import Lock
 from typing import Any, Final, final
 
-from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, Side
+from market_index import AssetId, LiveIndex, MarketIndex, OrderBook, Pair, Side
 from market_index.display import Tokens
 from market_index_cli.tokens import ticker
 from market_index_http.responses import Body
@@ -30,7 +30,6 @@ class Overview:
     def __init__(self, live: LiveIndex, tokens: Tokens) -> None:
         self._live = live
         self._tokens = tokens
-        self._registered = frozenset((ADA, *(token.asset for token in tokens.entries)))
         self._names = {token.asset: [*filter(None, (token.ticker, token.name))] for token in tokens.entries}
         self._index = MarketIndex()
         self._pair_rows: dict[Pair, str] = {}
@@ -79,48 +78,45 @@ class Overview:
         return Body.constant(f'{{"pairs":[{",".join([self._pair_rows[pair] for pair in self._index])}]}}'.encode())
 
     def _tokens_body(self) -> Body:
-        policies = _needed_policies(self._asset_rows, self._registered)
+        policies = _needed_policies(self._asset_rows, self._names)
         rows = [row | {"policy": policies[asset]} for asset, row in self._asset_rows.items()]
-        content = {"has_registry": bool(self._tokens.entries), "tokens": rows}
+        content = {"has_registry": bool(self._names), "tokens": rows}
         return Body.constant(json.dumps(content, separators=(",", ":")).encode())
 
     def _asset_row(self, asset: AssetId) -> dict[str, Any]:
-        label = self._tokens.label(asset)
-        if asset.is_ada:
-            name, policy = label, ""
-        elif asset in self._registered:
-            name, _, policy = label.rpartition(" ")
-            name, policy = (name, policy) if name else (policy, "")
-        else:
-            # The minter can choose both. What would look like an entry has the whole identifier beside it.
-            imitates = label.endswith(str(asset))
-            name, policy = ticker(asset), str(asset) if imitates else f"{str(asset)[:_POLICY_DIGITS]}…"
+        # The label of an entry is its name, if it has one, and digits of its policy.
+        name = self._tokens.label(asset).rpartition(" ")[0] if asset in self._names else ""
         return {
             "id": str(asset),
-            "name": name,
-            "policy": policy,
+            "name": name or ticker(asset),
+            "policy": "",
             "decimals": self._tokens.decimals(asset),
             "names": self._names.get(asset, []),
             "fingerprint": asset.fingerprint,
         }
 
 
-def _needed_policies(rows: Mapping[AssetId, Mapping[str, Any]], registered: Iterable[AssetId]) -> dict[AssetId, str]:
+def _needed_policies(rows: Mapping[AssetId, Mapping[str, Any]], names: Mapping[AssetId, Any]) -> dict[AssetId, str]:
     """Return the digits that each asset needs beside its name: none if no other asset has the name.
 
-    Beside a registry, a name that is not in it always has digits: the minter has chosen it.
+    Beside a registry, whose entries have `names`, an asset without an entry always has digits: the minter has chosen
+    its name. A name with digits that another asset seems to have gets the whole identifier.
     """
-    trusted = frozenset(registered) if len(frozenset(registered)) > 1 else frozenset(rows)
-    folded = {asset: " ".join(row["name"].casefold().split()) for asset, row in rows.items()}
-    names = Counter(folded.values())
-    labels = Counter((folded[asset], row["policy"]) for asset, row in rows.items())
+    counts = Counter(["ada", *[_folded(row["name"]) for asset, row in rows.items() if not asset.is_ada]])
+    policies = dict.fromkeys(rows, "")
+    for asset, row in rows.items():
+        if not asset.is_ada and (counts[_folded(row["name"])] > 1 or (names and asset not in names)):
+            policies[asset] = f"{str(asset)[:_POLICY_DIGITS]}…"
+    counts = Counter(_folded(f"{row['name']} {policies[asset]}") for asset, row in rows.items())
+    for asset, row in rows.items():
+        if not asset.is_ada and counts[_folded(f"{row['name']} {policies[asset]}")] > 1:
+            policies[asset] = str(asset)
+    return policies
 
-    def needed(asset: AssetId, policy: str) -> str:
-        if asset in trusted and names[folded[asset]] == 1:
-            return ""
-        return policy if labels[folded[asset], policy] == 1 else str(asset)
 
-    return {asset: "" if asset.is_ada else needed(asset, row["policy"]) for asset, row in rows.items()}
+def _folded(text: str) -> str:
+    """Return a text as a browser shows it, which shows several spaces as one, in lower case."""
+    return " ".join(text.casefold().split())
 
 
 def liquidity(book: OrderBook) -> int | None:

@@ -1,27 +1,25 @@
 """The metrics of all worker processes, from a buffer that they share.
 
 Theory of operation
-    Each worker has a slot, into which it writes the text of its metrics about once per second. Any worker answers a
-    scrape with the texts of all slots, its own up to date. There is no lock, because a worker that is killed could hold
-    it. Instead, a slot begins with the length and the checksum of its text: a reader that sees a text while it is
-    written reads it again. The supervisor clears the slot of a worker that has ended.
+    Each worker has a slot, into which it writes the compressed text of its metrics about once per second. Any worker
+    answers a scrape with the texts of all slots, its own up to date. There is no lock, because a worker that is killed
+    could hold it. Instead, a compressed text ends with a checksum: a reader that sees a text while it is written reads
+    it again. The supervisor clears the slot of a worker that has ended.
 """
 
 from __future__ import annotations
 
 import re
-from struct import Struct
-from threading import Lock
+import zlib
+from contextlib import suppress
 from time import sleep
 from typing import Any, Final, final
-from zlib import crc32
 
 from market_index_http.operating.metrics import Metrics
 
 SLOT_BYTES: Final = 64 * 1024
-"""The longest text of a worker; it has about 30 KiB."""
+"""The longest compressed text of a worker; it has about 3 KiB."""
 
-_HEADER: Final = Struct("QQ")
 _FAMILY: Final = re.compile(rb"(# HELP \S+ .*\n# TYPE .*\n)((?:[^#].*\n)*)")
 _PROCESS_SAMPLE: Final = re.compile(rb"^(process_\w+) ", re.MULTILINE)
 _READS: Final = 10
@@ -32,51 +30,52 @@ class Exposition:
     """The metrics of the workers that share a buffer. Those of the processes get the label `worker`, too.
 
     Args:
-        metrics: The metrics of this worker, with the label `worker`.
         slots: A buffer of `SLOT_BYTES` for each worker, with zeros at first.
         worker: The number of this worker, from 0.
     """
 
-    def __init__(self, metrics: Metrics, slots: Any, worker: int) -> None:
-        whole = memoryview(slots).cast("B")
-        self._slots = [whole[start : start + SLOT_BYTES] for start in range(0, len(whole), SLOT_BYTES)]
-        self._metrics = metrics
+    def __init__(self, slots: Any, worker: int) -> None:
+        self.metrics: Final = Metrics(label="worker")
+        self._slots = slots_of(slots)
         self.worker: Final = worker
-        self._lock = Lock()
 
     def write(self) -> None:
-        """Write the current metrics of this worker into its slot. Any thread of it may call this."""
-        with self._lock:
-            text = _PROCESS_SAMPLE.sub(rb'\1{worker="%d"} ' % self.worker, self._metrics.text())
-            slot = self._slots[self.worker]
-            slot[_HEADER.size : _HEADER.size + len(text)] = text
-            _HEADER.pack_into(slot, 0, len(text), crc32(text))
+        """Write the current metrics of this worker into its slot."""
+        packed = zlib.compress(self._own_text(), 1)
+        self._slots[self.worker][: len(packed)] = packed
 
     def text(self) -> bytes:
-        """Return the metrics of all workers."""
-        self.write()
+        """Return the metrics of all workers. Any thread may call it."""
         families: dict[bytes, dict[bytes, None]] = {}
-        for slot in self._slots:
-            for head, samples in _FAMILY.findall(_text_of(slot)):
+        others = self._slots[: self.worker] + self._slots[self.worker + 1 :]
+        for text in (self._own_text(), *map(_text_of, others)):
+            for head, samples in _FAMILY.findall(text):
                 # The same line of several workers is there once.
                 families.setdefault(head, {}).update(dict.fromkeys(samples.splitlines(keepends=True)))
         return b"".join(head + b"".join(samples) for head, samples in families.items())
 
+    def _own_text(self) -> bytes:
+        return _PROCESS_SAMPLE.sub(rb'\1{worker="%d"} ' % self.worker, self.metrics.text())
 
-def clear_slot(slots: Any, worker: int) -> bool:
+
+def slots_of(buffer: Any) -> list[memoryview]:
+    """Return the slots of a buffer. The first byte of one without a text is 0."""
+    whole = memoryview(buffer).cast("B")
+    return [whole[start : start + SLOT_BYTES] for start in range(0, len(whole), SLOT_BYTES)]
+
+
+def clear_slot(buffer: Any, worker: int) -> bool:
     """Clear the slot of a worker that has ended. Return whether any slot had a text."""
-    whole = memoryview(slots).cast("B")
-    had_text = any(_HEADER.unpack_from(whole, start)[0] for start in range(0, len(whole), SLOT_BYTES))
-    _HEADER.pack_into(whole, worker * SLOT_BYTES, 0, 0)
+    slots = slots_of(buffer)
+    had_text = any(slot[0] for slot in slots)
+    slots[worker][0] = 0
     return had_text
 
 
 def _text_of(slot: memoryview) -> bytes:
     """Return the text of a slot; empty if its worker was killed while it wrote the text."""
-    for _ in range(_READS):
-        length, checksum = _HEADER.unpack_from(slot)
-        text = bytes(slot[_HEADER.size : _HEADER.size + length])
-        if crc32(text) == checksum:
-            return text
+    for _ in range(_READS if slot[0] else 0):
+        with suppress(zlib.error):
+            return zlib.decompress(slot)
         sleep(0.001)
     return b""

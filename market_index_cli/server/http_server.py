@@ -17,7 +17,8 @@ from starlette.types import ASGIApp
 from market_index_cli.errors import EXIT_USAGE, Failed
 from market_index_cli.logs import LOG, log_request
 from market_index_cli.server.cached_responses import CachedResponses, Respond, missing_names
-from market_index_cli.server.limits import FIELDS, Clients, Count, Limits, WithLimits
+from market_index_cli.server.limits import FIELDS, Clients, Limits, WithLimits
+from market_index_http.operating.counting import Responses
 
 GRACE_SECONDS: Final = 10
 """How long a shutdown waits for responses."""
@@ -49,9 +50,7 @@ class Server(uvicorn.Server):
         respond: Returns a response that is sent without a call of the app, or None. Not used with `access_log`.
         access_log: Whether each response is logged.
         proxies: The addresses whose `X-Forwarded-For` is trusted; `*` is any address.
-        max_connections: The limit of open connections; None: `connections_allowed()`.
-        count: Called with the path and the status of each response that the app does not send; the path of an error
-            is empty.
+        responses: Where all responses are counted.
         on_second: Called about once per second, in a thread.
         on_shutdown: Called before the shutdown waits for responses.
     """
@@ -63,12 +62,11 @@ class Server(uvicorn.Server):
         respond: Respond | None = None,
         access_log: bool = False,
         proxies: Sequence[str] = (),
-        max_connections: int | None = None,
-        count: Count = lambda *_: None,
+        responses: Responses | None = None,
         on_second: Callable[[], object] = lambda: None,
         on_shutdown: Callable[[], object] = lambda: None,
     ) -> None:
-        self.clients: Final = Clients(connections_allowed() if max_connections is None else max_connections, count)
+        self.clients: Final = Clients(connections_allowed(), responses or Responses())
         self._on_second = on_second
         self._has_failed = False
         self._on_shutdown = on_shutdown

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,13 +18,14 @@ def bind(host: str, port: int, path: Path | None = None) -> socket.socket:
     """Return a socket that is bound to the path, or else to the address.
 
     It does not listen: connections fail until the app is served. A server leaves its socket at the path when it ends,
-    so a socket on which no server listens is replaced.
+    so a socket is replaced unless a server listens on it, or has bound it and loads.
 
     Raises:
         OSError: it cannot be bound.
         UnicodeError: the host is not a valid host name.
     """
     if path is not None:
+        _reserve(path)
         if path.is_socket():
             with socket.socket(socket.AF_UNIX) as other:
                 other.settimeout(0)
@@ -44,6 +47,18 @@ def bind(host: str, port: int, path: Path | None = None) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def _reserve(path: Path) -> None:
+    """Raise `OSError` if another process of this machine has reserved the path, otherwise reserve it until the end.
+
+    So a server whose feed still loads keeps its path, although it does not listen. Only Linux has names without a file,
+    which are free again when their process ends.
+    """
+    if sys.platform == "linux":
+        with socket.socket(socket.AF_UNIX) as reserved:
+            reserved.bind(f"\0market-index {sha256(os.fsencode(path.absolute())).hexdigest()}")
+            reserved.detach()
 
 
 def passed_socket() -> socket.socket | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import time
-from typing import final
 
 from starlette.applications import Starlette
 
@@ -18,42 +17,39 @@ from market_index_feeds import Feed
 from market_index_http.operating import Health, Metrics, probe_routes
 
 
-@final
-class RelayStatus:
-    """What a relay reports about itself. It calls `on_version` and `on_written`."""
+@contextmanager
+def serve_status(
+    feed: Feed, is_keeping: Callable[[], bool], limits: tuple[float | None, float | None], host: str, port: int
+) -> Iterator[tuple[Callable[[], bool], Callable[[], None]]]:
+    """Serve `/livez`, `/readyz`, `/healthz` and `/metrics` within the context.
 
-    def __init__(self, feed: Feed, live: LiveIndex) -> None:
-        self._feed, self._live = feed, live
-        self._numbers = dict[str, float]()
+    Yield what the relay calls for each version of the feed, which returns `is_keeping()`, and after each write.
 
-    def numbers(self) -> dict[str, float]:
-        """Return the numbers for `Metrics.watch`."""
-        return self._numbers.copy()
+    Args:
+        feed: The feed of the relay.
+        is_keeping: Whether this relay keeps the store.
+        limits: Those of `Health`.
+        host: The address.
+        port: The port.
+    """
+    live, health, metrics = LiveIndex(), Health(feed.health, *limits), Metrics(label="worker")
+    numbers = dict[str, float]()
 
-    def on_version(self, is_keeping: Callable[[], bool]) -> bool:
-        """Report a version of the feed, and whether this relay keeps the store. Return that."""
-        if self._feed.version is not None:
-            self._live.show(self._feed.version.index)
-        found = is_keeping()
-        self._numbers["relay_keeping"] = found
+    def on_version() -> bool:
+        if feed.version is not None:
+            live.show(feed.version.index)
+        numbers["relay_keeping"] = found = is_keeping()
         return found
 
-    def on_written(self) -> None:
-        """Report that a change was written into the store."""
-        self._numbers["relay_written_timestamp_seconds"] = time()
+    def on_written() -> None:
+        numbers["relay_written_timestamp_seconds"] = time()
 
-
-@contextmanager
-def serve_status(feed: Feed, limits: tuple[float | None, float | None], host: str, port: int) -> Iterator[RelayStatus]:
-    """Serve `/livez`, `/readyz`, `/healthz` and `/metrics` within the context. `limits` are those of `Health`."""
-    live, health, metrics = LiveIndex(), Health(feed.health, *limits), Metrics(label="worker")
-    status = RelayStatus(feed, live)
     app = Starlette(routes=[*probe_routes(live, health), metrics.route()])
     app.router.redirect_slashes = False
-    watched = metrics.watch(app, live, health=health, server=status.numbers, name="0")
+    watched = metrics.watch(app, live, health=health, server=numbers.copy, name="0")
     with listen_errors(f"{host} port {port}"):
         listener = bind(host, port)
         listener.listen()
-    with listener, running(Server(watched, count=watched.count), listener):
+    with listener, running(Server(app, responses=watched.responses), listener):
         LOG.info("listening on %s", url_of(listener))
-        yield status
+        yield on_version, on_written

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import gc
 import signal
 import socket
 from contextlib import AbstractContextManager
@@ -19,7 +19,6 @@ from starlette.types import ASGIApp
 from market_index import LiveIndex
 from market_index.display import Tokens
 from market_index.wire import AS_OF, PUBLISHED_AT
-from market_index_cli.console import loading
 from market_index_cli.errors import listen_errors
 from market_index_cli.logs import LOG
 from market_index_cli.page.routes import page_routes
@@ -32,7 +31,7 @@ from market_index_cli.tokens import tokens_of
 from market_index_feeds import Feed
 from market_index_feeds.sources import kind_of
 from market_index_http import create_app, find_response
-from market_index_http.operating import Health, Metrics, description_route, probe_routes
+from market_index_http.operating import Health, description_route, probe_routes
 from market_index_http.stream import Stream
 
 
@@ -90,8 +89,6 @@ def _opened(settings: Settings) -> AbstractContextManager[Feed]:
 
 def _listener(settings: Settings) -> socket.socket:
     """Return the passed socket, or else one that is bound to the path, or else to the address."""
-    if os.environ.get("MARKET_INDEX_PORT", "").startswith("tcp://"):
-        LOG.warning("MARKET_INDEX_PORT is ignored: Kubernetes sets it for a Service named market-index")
     with listen_errors("the passed socket"):
         passed = passed_socket()
     if passed is not None:
@@ -102,11 +99,10 @@ def _listener(settings: Settings) -> socket.socket:
 
 def _serve(settings: Settings, feed: Feed, listener: socket.socket, slots: Any, number: int) -> None:
     """Load the feed, follow it, and serve it on the socket until a signal ends it."""
-    live, metrics = LiveIndex(), Metrics(label="worker")
-    exposition = Exposition(metrics, slots, number)
-    server = compose(settings, live, feed, metrics, exposition)
-    with loading(feed.name) as progress:
-        feed.start(live, progress)
+    live, exposition = LiveIndex(), Exposition(slots, number)
+    server = compose(settings, live, feed, exposition)
+    feed.start(live)
+    gc.freeze()  # a full collection would inspect all books, and block all threads
     LOG.info("market-index %s: serving %s", version("market-index"), feed.name)
     LOG.info("%s: %d pairs, %d records rejected", feed.name, len(live.current), feed.health.rejected)
     with listen_errors(url_of(listener)):
@@ -120,7 +116,7 @@ def _serve(settings: Settings, feed: Feed, listener: socket.socket, slots: Any, 
     server.run([listener])
 
 
-def compose(settings: Settings, live: LiveIndex, feed: Feed, metrics: Metrics, exposition: Exposition) -> Server:
+def compose(settings: Settings, live: LiveIndex, feed: Feed, exposition: Exposition) -> Server:
     """Return the server of an app with all routes."""
     was_ready = True
 
@@ -139,21 +135,20 @@ def compose(settings: Settings, live: LiveIndex, feed: Feed, metrics: Metrics, e
         LOG.info("shutting down: %d connections are open", len(server.clients.connections))
         stream.end()
 
-    connections = connections_allowed()
     health = Health(feed.health, settings.max_stale, settings.max_quiet)
     # The other half is for requests.
-    stream = Stream(live, limit=max(1, connections // 2))
+    stream = Stream(live, limit=connections_allowed() // 2)
     # Each worker reads the file: a large argument of a worker could block its supervisor (see `workers.Work`).
     tokens = tokens_of(settings.feed, settings.tokens) or Tokens()
     routes = (
         stream.route(),
         *probe_routes(live, health),
-        metrics.route(exposition.text),
+        exposition.metrics.route(exposition.text),
         description_route(),
         *page_routes(live, tokens),
     )
     adapter = create_app(live, max_age=settings.max_age, routes=routes)
-    watched = metrics.watch(
+    watched = exposition.metrics.watch(
         adapter,
         live,
         health=health,
@@ -161,7 +156,7 @@ def compose(settings: Settings, live: LiveIndex, feed: Feed, metrics: Metrics, e
         server=lambda: {"workers": settings.workers, **server.numbers()},
         name=str(exposition.worker),
     )
-    app: ASGIApp = watched
+    app: ASGIApp = adapter
     if settings.cors_origin:
         # Around the app, so that the response to an unexpected error has its fields, too.
         app = CORSMiddleware(
@@ -176,8 +171,7 @@ def compose(settings: Settings, live: LiveIndex, feed: Feed, metrics: Metrics, e
         respond=None if settings.cors_origin else partial(find_response, adapter),
         access_log=settings.access_log,
         proxies=settings.forwarded_allow_ips,
-        max_connections=connections,
-        count=watched.count,
+        responses=watched.responses,
         on_second=on_second,
         on_shutdown=on_shutdown,
     )

@@ -47,21 +47,6 @@ class Worker:
     """The monotonic time before which it is not started again."""
 
 
-class Signals:
-    """The signals to end. Their handler does not raise: that could lose a worker that is being started."""
-
-    def __init__(self) -> None:
-        self.is_ending = False
-        self.is_forced = False
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._receive)
-
-    def _receive(self, number: int, _: object) -> None:
-        # As in uvicorn: a second Ctrl-C does not wait.
-        self.is_forced |= self.is_ending and number == signal.SIGINT
-        self.is_ending = True
-
-
 # A forked process would inherit locks that other threads hold, and file locks of SQLite.
 _SPAWNING: Final = multiprocessing.get_context("spawn")
 
@@ -95,9 +80,12 @@ def supervise(
     whether any worker serves or has served just before.
     """
     team, has_served = [Worker(number) for number in range(workers)], False
-    signals = Signals()
+    received: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # A handler that raises could lose a worker that is being started.
+        signal.signal(number, lambda number, _: received.append(number))
     try:
-        while not signals.is_ending:
+        while not received:
             for worker in team:
                 if worker.process is None and worker.next_start <= monotonic():
                     _start(worker, (work, listener, worker.number, timeout))
@@ -113,7 +101,7 @@ def supervise(
                 LOG.warning("worker %d ended (exit code %d); starting another", process_id, exit_code)
         return 0
     finally:
-        _end([worker.process for worker in team if worker.process], timeout, signals)
+        _end([worker.process for worker in team if worker.process], timeout, received)
 
 
 def _start(worker: Worker, arguments: tuple[Any, ...]) -> None:
@@ -131,13 +119,13 @@ def _start(worker: Worker, arguments: tuple[Any, ...]) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def _end(processes: list[BaseProcess], timeout: float, signals: Signals) -> None:
-    """End the processes, and kill those that exceed the timeout."""
+def _end(processes: list[BaseProcess], timeout: float, received: list[int]) -> None:
+    """End the processes, and kill those that exceed the timeout. As in uvicorn, a second Ctrl-C does not wait."""
     for process in processes:
         process.terminate()
     deadline = monotonic() + timeout
-    while (left := [one.sentinel for one in processes if one.exitcode is None]) and not signals.is_forced:
-        if monotonic() >= deadline:
+    while left := [one.sentinel for one in processes if one.exitcode is None]:
+        if monotonic() >= deadline or signal.SIGINT in received[1:]:
             break
         wait(left, _POLL_SECONDS)
     for process in processes:

@@ -5,13 +5,12 @@ from market_index_feeds.ledger.exchange import Candidate, Exchange, Fill, Offer
 from market_index_feeds.ledger.exchanges import EXCHANGES
 from market_index_feeds.ledger.koios import KoiosSource
 from market_index_feeds.ledger.kupo import KupoSource
+from market_index_feeds.ledger.market import Selection
 from market_index_feeds.ledger.outputs import Spend
-from market_index_feeds.ledger.source import WINDOW_HOURS, Selection
 from market_index_feeds.venue_orders import Fee, Output
 
 __all__ = [
     "EXCHANGES",
-    "WINDOW_HOURS",
     "Candidate",
     "Exchange",
     "Fee",

@@ -6,7 +6,6 @@ parts of a datum that has exactly the layout, and rejects every other one. `Exch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final
@@ -14,7 +13,6 @@ from typing import Any, Final
 from cbor2 import CBORTag, loads
 
 from market_index import AssetId, InvalidAssetId
-from market_index.errors import safe_repr
 
 _ANY_CONSTRUCTOR: Final = 102
 """The tag of the general form of a constructor: a list of its number and its fields."""
@@ -85,10 +83,6 @@ def _is_scalar(part: Any, layout: Any) -> bool:
     """Whether an integer is in a range, or bytes are those or have one of those lengths."""
     if isinstance(layout, range):
         return type(part) is int and part in layout
-    if isinstance(layout, list):
-        return False
-    if not isinstance(layout, (bytes, frozenset)):
-        raise TypeError(f"a layout must be one of those that `Exchange` lists, got {safe_repr(layout)}")
     return type(part) is bytes and (len(part) in layout if isinstance(layout, frozenset) else part == layout)
 
 
@@ -138,8 +132,3 @@ def asset_of(policy: bytes, name: bytes) -> AssetId:
         return AssetId(policy, name)
     except InvalidAssetId:
         raise Skipped("unknown datum") from None
-
-
-def ratio_of(price: Mapping[str, int]) -> tuple[int, int]:
-    """Return how much is asked, per how much is offered."""
-    return price["numerator"], price["denominator"]

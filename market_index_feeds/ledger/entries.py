@@ -7,7 +7,7 @@ output that makes the function fail.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -29,13 +29,19 @@ SLOT_ZEROS: Final = {"mainnet": 1_591_566_291, "preprod": 1_655_683_200, "previe
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_SECOND: Final = int((datetime(9000, 1, 1, tzinfo=UTC) - EPOCH).total_seconds())
+NEVER: Final = EPOCH + timedelta(seconds=LAST_SECOND)
 """Later moments of orders count as this one: the window after it must be a date, too."""
 
 
 @frozen
 class Execution:
-    """A fill, how its order was spent, and the place of the transaction in its block, None if that is not known."""
+    """A fill with its pair and its price, how the order was spent, and the place of the transaction in its block.
 
+    `price` is None if it is out of range, and `place` if it is not known.
+    """
+
+    pair: Pair
+    price: Decimal | None
     fill: Fill
     spend: Spend
     place: int | None
@@ -43,45 +49,24 @@ class Execution:
 
 @frozen
 class Entry:
-    """An output, its orders and the skipped ones by id, how it was spent, and the execution that the spend proves."""
+    """An output, its orders and the skipped ones by id, how it was spent, and the execution that the spend proves.
+
+    `pairs` are those of its orders. `is_timeless`: none of them has a start or an end.
+    """
 
     exchange: Exchange
     output: Output
     candidate: Candidate | None
     orders: Mapping[str, VenueOrder]
     skipped: Mapping[str, SkippedOutput]
+    pairs: frozenset[Pair]
+    is_timeless: bool
     spend: Spend | None = None
     execution: Execution | None = None
 
     def spent(self, spend: Spend | None) -> Entry:
         """Return the entry with another spend, which proves nothing yet."""
         return self if self.spend == spend else evolve(self, spend=spend, execution=None)
-
-    def with_execution(self, created: Sequence[Entry]) -> Entry:
-        """Return the entry with the execution that its spend proves, if any, by the outputs of the transaction."""
-        if self.spend is None or self.spend.transaction_id is None or self.candidate is None:
-            return self
-        successors = [one.candidate for one in created if one.exchange is self.exchange and one.candidate is not None]
-        execution = None
-        try:
-            fill = self.exchange.fill(self.candidate, self.spend, successors)
-            if fill is not None:
-                (gave, amount), (received, paid) = fill.gave, fill.received
-                if gave != received and 0 < amount <= self.output.holds.get(gave, 0) and paid > 0:
-                    place = created[0].output.transaction_index if created else None
-                    execution = Execution(fill, self.spend, place)
-        except Exception:
-            LOG.exception("the fill of %s failed at output %s: no execution", self.exchange.venue, self.output.id)
-        return evolve(self, execution=execution)
-
-    def moments(self, window: timedelta) -> Iterable[tuple[datetime, str]]:
-        """Return when what it adds to the market changes, with its id."""
-        for order in self.orders.values():
-            if order.starts_at is not None:
-                yield order.starts_at, self.output.id
-            if order.expires_at is not None:
-                end = order.expires_at + timedelta.resolution
-                yield from ((end, self.output.id), (end + window, self.output.id))
 
 
 @frozen
@@ -92,14 +77,9 @@ class Reader:
     pairs: Mapping[frozenset[AssetId], Pair]
     only: bool
 
-    @property
-    def is_main(self) -> bool:
-        """Whether it is the main network."""
-        return self.network == "mainnet"
-
     def time_of(self, slot: int) -> datetime:
         """Return the time of a slot."""
-        return EPOCH + timedelta(seconds=min(SLOT_ZEROS[self.network] + slot, LAST_SECOND))
+        return _time(1000 * (SLOT_ZEROS[self.network] + slot))
 
     def pair_of(self, first: AssetId, second: AssetId) -> Pair | None:
         """Return the pair of two assets, None if it is skipped."""
@@ -120,7 +100,32 @@ class Reader:
                 orders[key] = self._order(exchange, output, offer, pair)
             except Exception as error:  # noqa: BLE001  # the same
                 skipped[key] = _skipped(error, exchange, output, pair)
-        return Entry(exchange, output, candidate, orders, skipped)
+        return Entry(
+            exchange,
+            output,
+            candidate,
+            orders,
+            skipped,
+            pairs=frozenset(one.order.pair for one in orders.values()),
+            is_timeless=not any(one.starts_at or one.expires_at for one in orders.values()),
+        )
+
+    def proved(self, entry: Entry, spend: Spend, created: Sequence[Entry]) -> Entry:
+        """Return an entry with the execution that its spend proves, if any, by the outputs of the transaction."""
+        exchange, output = entry.exchange, entry.output
+        successors = [one.candidate for one in created if one.exchange is exchange and one.candidate is not None]
+        execution = None
+        try:
+            fill = None if entry.candidate is None else exchange.fill(entry.candidate, spend, successors)
+            if fill is not None:
+                (gave, amount), (received, paid) = fill.gave, fill.received
+                pair, is_held = self.pair_of(gave, received), 0 < amount <= output.holds.get(gave, 0)
+                if pair is not None and is_held and paid > 0:
+                    place = created[0].output.transaction_index if created else None
+                    execution = Execution(pair, _price(pair, fill), fill, spend, place)
+        except Exception:
+            LOG.exception("the fill of %s failed at output %s: no execution", exchange.venue, output.id)
+        return evolve(entry, execution=execution)
 
     def _order(self, exchange: Exchange, output: Output, offer: Offer, pair: Pair | None) -> VenueOrder:
         """Return the order of an offer. Raises `Skipped` if it cannot be filled."""
@@ -147,8 +152,8 @@ class Reader:
             most_fill=offer.amount if offer.most_fill is None else offer.most_fill,
             filled_by=offer.filled_by,
             fees=offer.fees,
-            starts_at=_time(offer.starts_at),
-            expires_at=_time(offer.ends_at),
+            starts_at=None if offer.starts_at is None else _time(offer.starts_at),
+            expires_at=None if offer.ends_at is None else _time(offer.ends_at),
         )
 
 
@@ -164,10 +169,8 @@ def _skipped(error: Exception, exchange: Exchange, output: Output, pair: Pair | 
     return SkippedOutput(f"{type(error).__name__} in a function of {exchange.venue}", exchange.venue, output, pair)
 
 
-def _time(milliseconds: int | None) -> datetime | None:
+def _time(milliseconds: int) -> datetime:
     """Return a moment as a time, from 1970 to the year 9000."""
-    if milliseconds is None:
-        return None
     return EPOCH + timedelta(milliseconds=min(max(milliseconds, 0), 1000 * LAST_SECOND))
 
 
@@ -188,7 +191,7 @@ def last_of(executions: Sequence[Execution]) -> Execution:
     return max(last, key=rank)
 
 
-def spot_of(pair: Pair, fill: Fill) -> Decimal | None:
+def _price(pair: Pair, fill: Fill) -> Decimal | None:
     """Return the price of an execution in quote per base, rounded to the nearest price; None if it is out of range."""
     gave, received = fill.gave[1], fill.received[1]
     ratio = Fraction(received, gave) if fill.gave[0] == pair.base else Fraction(gave, received)

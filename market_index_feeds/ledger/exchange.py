@@ -21,8 +21,7 @@ from typing import Any, Final, TypeAlias
 from attrs import field, frozen, validators
 
 from market_index import AssetId
-from market_index.errors import safe_repr
-from market_index_feeds.ledger.datum import asset_of, decoded, ratio_of, read
+from market_index_feeds.ledger.datum import asset_of, decoded, read
 from market_index_feeds.ledger.outputs import Spend
 from market_index_feeds.venue_orders import Fee, FilledBy, Output
 
@@ -56,24 +55,15 @@ class Offer:
     problem: str = ""
 
 
-def _is_traded(_: Any, attribute: Any, value: Any) -> None:
-    asset, amount = value
-    if type(asset) is not AssetId or type(amount) is not int:
-        raise TypeError(f"{attribute.name} must be an AssetId and an int, got {safe_repr(value)}")
-
-
 @frozen
 class Fill:
     """An execution that the ledger proves: how much an order gave of one asset and received of another, before fees.
 
     It counts only if both amounts are above 0, and the filled output held what it gave.
-
-    Raises:
-        TypeError: `gave` or `received` is not an asset with an integer.
     """
 
-    gave: tuple[AssetId, int] = field(validator=_is_traded)
-    received: tuple[AssetId, int] = field(validator=_is_traded)
+    gave: tuple[AssetId, int]
+    received: tuple[AssetId, int]
 
 
 @frozen
@@ -88,12 +78,6 @@ class Candidate:
     def terms(self) -> Offer:
         """Its only offer, or the first one."""
         return self.offers[0]
-
-
-def no_fill(spent: Candidate, spend: Spend, created: Sequence[Candidate]) -> Fill | None:
-    """Return None: the ledger does not prove at what price the exchange fills an order."""
-    del spent, spend, created
-    return None
 
 
 @frozen
@@ -126,7 +110,7 @@ class Exchange:
     script: str = field(validator=validators.matches_re(r"[0-9a-f]{56}"))
     layout: Any
     offers: Callable[[Datum, Output], Iterable[Offer]]
-    fill: Callable[[Candidate, Spend, Sequence[Candidate]], Fill | None] = no_fill
+    fill: Callable[[Candidate, Spend, Sequence[Candidate]], Fill | None] = lambda *_: None
     policy: str = field(default="", validator=validators.matches_re(r"([0-9a-f]{56})?"))
     networks: tuple[str, ...] = ("mainnet",)
     source: str = ""
@@ -141,6 +125,10 @@ class Exchange:
         """The name that selects it, such as `splash`."""
         return self.venue.partition(" ")[0].lower()
 
+    def reads(self, output: Output) -> bool:
+        """Whether it reads an output at its script: if it has a policy, the output must hold a token of it."""
+        return not self.policy or any(asset.policy_id.hex() == self.policy for asset in output.holds)
+
     def read(self, output: Output) -> Candidate:
         """Return the offers of an output. Raises `Skipped` if it is no readable order."""
         datum = read(decoded(output.datum, output.datum_hash), self.layout)
@@ -150,7 +138,8 @@ class Exchange:
 def offer_of(datum: Datum, **details: Any) -> Offer:
     """Return the offer of a datum that contains the two assets, the amount and the price."""
     offered, asked = asset_of(*datum["offered"].values()), asset_of(*datum["asked"].values())
-    return Offer(offered, datum["amount"], asked, ratio_of(datum["price"]), **details)
+    price = datum["price"]["numerator"], datum["price"]["denominator"]
+    return Offer(offered, datum["amount"], asked, price, **details)
 
 
 def is_reference_to(output: Output, reference: Mapping[str, Any]) -> bool:

@@ -24,13 +24,13 @@ from typing import Any, Final, final
 
 from attrs import frozen
 
-from market_index.errors import safe_repr
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.errors import FeedError
 from market_index_feeds.http import Address, Client, Response
 from market_index_feeds.ledger.entries import SLOT_ZEROS
-from market_index_feeds.ledger.outputs import Match
-from market_index_feeds.ledger.source import LedgerSource, NoBlock, Point, Selection
+from market_index_feeds.ledger.market import Selection
+from market_index_feeds.ledger.outputs import Match, output_of
+from market_index_feeds.ledger.source import EXCHANGE_SECONDS, LedgerSource, NoBlock, Point
 from market_index_feeds.source import utc_now
 
 LOG: Final = logging.getLogger(__name__)
@@ -51,9 +51,8 @@ MAX_SCRIPTS: Final = 16
 MAX_HASHES: Final = 14
 """How many hashes fit into the 1 kB that the body of a request of the public tier may have."""
 
-TIP_SECONDS: Final = 10.0
 QUERY_SECONDS: Final = 35.0
-"""Timeouts. Koios itself answers 504 after 30 seconds."""
+"""Timeout of a request for rows. Koios itself answers 504 after 30 seconds."""
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_ATTEMPTS: Final = 5
@@ -63,7 +62,10 @@ LIMIT_SECONDS: Final = 60.0
 REORDERED_BLOCKS: Final = 10
 """How many blocks before the last one are read again: rollbacks rarely are deeper."""
 
-_COLUMNS: Final = "tx_hash,tx_index,address,value,block_height,block_time,datum_hash,inline_datum->bytes,asset_list"
+_COLUMNS: Final = (
+    "tx_hash,tx_index,address,value,block_height,block_time,datum_hash,inline_datum->bytes,asset_list"
+    ",reference_script->hash"
+)
 
 
 @frozen
@@ -107,51 +109,42 @@ class KoiosSource(LedgerSource):
 
     async def read(self, client: Client) -> float:
         """Read all outputs, if the tip is two blocks above the last one."""
-        try:
-            for _ in range(MAX_ATTEMPTS):
-                tip, last = await self._tip_of(client), self._tip
-                if last is not None and tip.height < last.height + 2:
-                    return self._every
-                rows = await self._all_rows(client, None if last is None else last.height - REORDERED_BLOCKS)
-                if rows is not None and await self._tip_of(client) == tip:
-                    matches = [self._match(row) for row in rows.values()]
-                    self.market.read(matches, tip.slot, since=-1)
-                    self._take(tip, rows)
-                    return self._every
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise FeedError(f"a response of Koios is not valid: {safe_repr(error)}") from None
+        for _ in range(MAX_ATTEMPTS):
+            tip, last = await self._tip_of(client), self._tip
+            if last is not None and tip.height < last.height + 2:
+                return self._every
+            rows = await self._all_rows(client)
+            if rows is not None and await self._tip_of(client) == tip:
+                if last is None:
+                    LOG.info("%s: Koios knows no executions, so all spots are null", self.name)
+                self.market.read(map(output_of, map(self._match, rows.values())), tip.slot, since=-1)
+                self._tip, self._rows = tip, rows
+                self.point = None if self.market.is_empty else Point(tip.slot, tip.hash)
+                if self.point is None:
+                    raise NoBlock("knows no output of an exchange: is it another network?")
+                return self._every
         raise FeedError(f"no block could be read in {MAX_ATTEMPTS} attempts: its nodes differ")
 
-    def _take(self, tip: Tip, rows: dict[tuple[str, int], Any]) -> None:
-        if self._tip is None:
-            LOG.info("%s: Koios knows no executions, so all spots are null", self.name)
-        self._tip, self._rows = tip, rows
-        self.point = None if self.market.is_empty else Point(tip.slot, tip.hash)
-        if self.point is None:
-            raise NoBlock("knows no output of an exchange: is it another network?")
-
     async def _tip_of(self, client: Client) -> Tip:
-        (found,) = json.loads((await self._response(client, "/tip", None, TIP_SECONDS)).body)
+        (found,) = json.loads((await self._response(client, "/tip")).body)
         return Tip(str(found["hash"]), int(found["abs_slot"]), int(found["block_height"]))
 
-    async def _all_rows(self, client: Client, above: int | None) -> dict[tuple[str, int], Any] | None:
-        """Return all rows by their ids; None if a page lost or repeated one. With a height, known rows are not read."""
-        if above is None:
-            rows = new = await self._pages(client, f"select={_COLUMNS},reference_script->hash")
-        else:
-            ids = await self._pages(client, "select=tx_hash,tx_index")
-            new = await self._pages(client, f"select={_COLUMNS},reference_script->hash&block_height=gt.{above}")
-            if ids is None or new is None or not ids.keys() <= self._rows.keys() | new.keys():
-                return None if ids is None or new is None else await self._all_rows(client, None)
-            rows = {key: new.get(key) or self._rows[key] for key in ids}
-        if rows is not None and new is not None:
-            # Only of new rows: otherwise, outputs with unknown datums would take the requests of a day.
-            hashes = {row["datum_hash"] for row in new.values() if row["datum_hash"] and not row["bytes"]}
-            for some in _batches(sorted(hashes - self._datums.keys()), MAX_HASHES):
-                body = {"_datum_hashes": some}
-                found = json.loads((await self._response(client, "/datum_info", body, QUERY_SECONDS)).body)
-                self._datums |= {row["datum_hash"]: row["bytes"] for row in found}
-        return rows
+    async def _all_rows(self, client: Client) -> dict[tuple[str, int], Any] | None:
+        """Return all rows by their ids, of which known ones are not read again; None if a page lost or repeated one."""
+        above = -1 if self._tip is None or not self._rows else self._tip.height - REORDERED_BLOCKS
+        ids = await self._pages(client, "select=tx_hash,tx_index")
+        new = await self._pages(client, f"select={_COLUMNS}&block_height=gt.{above}")
+        if ids is None or new is None:
+            return None
+        if not ids.keys() <= self._rows.keys() | new.keys():
+            self._rows = {}
+            return None
+        # Only of new rows: otherwise, outputs with unknown datums would take the requests of a day.
+        hashes = {row["datum_hash"] for row in new.values() if row["datum_hash"] and not row["bytes"]}
+        for some in _batches(sorted(hashes - self._datums.keys()), MAX_HASHES):
+            response = await self._response(client, "/datum_info", {"_datum_hashes": some})
+            self._datums |= {row["datum_hash"]: row["bytes"] for row in json.loads(response.body)}
+        return {key: new.get(key) or self._rows[key] for key in ids}
 
     async def _pages(self, client: Client, query: str) -> dict[tuple[str, int], Any] | None:
         """Return the rows of a query by their ids; None if a page lost or repeated one."""
@@ -162,7 +155,7 @@ class KoiosSource(LedgerSource):
             while offset < count and page:
                 target = f"/credential_utxos?{query}&order=tx_hash,tx_index&limit={MAX_ROWS}&offset={offset}"
                 body = {"_payment_credentials": scripts, "_extended": True}
-                response = await self._response(client, target, body, QUERY_SECONDS)
+                response = await self._response(client, target, body)
                 page = json.loads(response.body)
                 stated = int(response.headers.get("Content-Range", "").rpartition("/")[2])
                 if offset and stated != count:
@@ -192,29 +185,31 @@ class KoiosSource(LedgerSource):
             "spent_at": None,
         }
 
-    async def _response(self, client: Client, target: str, body: Any, seconds: float) -> Response:
+    async def _response(self, client: Client, target: str, body: Any = None) -> Response:
         """Return the response to a request. If a limit is exceeded, or a node is slow, wait and try again."""
         headers = {"Accept": "application/json", "Content-Type": "application/json", "Prefer": "count=exact"}
-        content, method = (b"", "GET") if body is None else (json.dumps(body, separators=(",", ":")).encode(), "POST")
-        backoff, status = 0.0, 0
+        method, seconds = ("GET", EXCHANGE_SECONDS) if body is None else ("POST", QUERY_SECONDS)
+        content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
+        backoff, problem = 0.0, ""
         for _ in range(MAX_ATTEMPTS):
-            options: dict[str, Any] = {"seconds": seconds, "max_bytes": MAX_BYTES, "method": method, "content": content}
             try:
-                response = await client.get(target, headers, **options)
+                response = await client.get(
+                    target, headers, seconds=seconds, max_bytes=MAX_BYTES, method=method, content=content
+                )
             except FeedError as error:
-                raise FeedError(
-                    f"{error}; Koios must be reachable without a proxy, and its name must resolve"
-                ) from None
-            if (status := response.status) in {200, 206}:
+                hint = "Koios must be reachable without a proxy, and its name must resolve"
+                raise FeedError(f"{error}; {hint}") from None
+            if response.status in {200, 206}:
                 return response
-            if status not in {429, 502, 503, 504}:
+            problem = f"response to {target.partition('?')[0]} must have status 200, got {response.status}"
+            if response.status not in {429, 502, 503, 504}:
                 break
             after, backoff = response.headers.get("Retry-After", ""), next_backoff(backoff)
-            pause = LIMIT_SECONDS if status == 429 else backoff
+            pause = LIMIT_SECONDS if response.status == 429 else backoff
             if self.point is not None:
-                self.problem = f"cannot be read: response to {target.partition('?')[0]} has status {status}; waiting"
+                self.problem = f"cannot be read: {problem}; waiting"
             await asyncio.sleep(min(float(after), 600.0) if after.isdecimal() else pause)
-        raise FeedError(f"response to {target.partition('?')[0]} must have status 200, got {status}")
+        raise FeedError(problem)
 
 
 def _batches(items: list[str], size: int) -> Iterable[list[str]]:

@@ -1,8 +1,9 @@
 """The source that follows the orders of the ledger through a running Kupo.
 
 Theory of operation
-    `/health` announces a block. A bound such as `created_after=<slot>.<hash>` names one. Kupo looks it up in the
-    transaction of the query, and answers 400 if it is not on its chain (App/Http.hs, `assertPointExists`). So
+    `/checkpoints` has the last block that is stored. A bound such as `created_after=<slot>.<hash>` names a block. Kupo
+    looks it up in the transaction of the query, and answers 400 if it is not on its chain (App/Http.hs,
+    `assertPointExists`). So
     `created_after=A&created_before=B` and `spent_after=A&spent_before=B` are exactly the changes from block A to block
     B, whichever blocks follow B already: an output that was spent after B is unspent at B. These two requests return
     the outputs of all patterns, because only then Kupo uses its indexes of slots (SQLite.hs, `foldInputsQry`).
@@ -27,22 +28,15 @@ import asyncio
 import json
 import logging
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from itertools import count
-from math import inf
-from time import monotonic
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
-from attrs import define, field
-
-from market_index.errors import safe_repr
 from market_index_feeds.errors import FeedError
 from market_index_feeds.http import Address, Client, Response
-from market_index_feeds.ledger.market import ROLLBACK_SLOTS
-from market_index_feeds.ledger.outputs import Match
-from market_index_feeds.ledger.source import LedgerSource, NoBlock, Point, Selection
+from market_index_feeds.ledger.market import ROLLBACK_SLOTS, Selection
+from market_index_feeds.ledger.outputs import Match, output_of
+from market_index_feeds.ledger.source import EXCHANGE_SECONDS, LedgerSource, NoBlock, Point
 from market_index_feeds.source import utc_now
 
 LOG: Final = logging.getLogger(__name__)
@@ -51,16 +45,10 @@ POLL_SECONDS: Final = 1.0
 """The interval between two requests for the last block."""
 
 MOVED_SECONDS: Final = 0.05
-"""The interval between two attempts to read a block that is not stored yet, or to get a response from a busy Kupo."""
+"""The interval between two attempts to read a block during a rollback, or to get a response from a busy Kupo."""
 
 MAX_ATTEMPTS: Final = 20
 """After how many such attempts Kupo cannot be read now."""
-
-CHECK_SECONDS: Final = 3600.0
-"""The interval between two requests for the version and the patterns of Kupo."""
-
-EXCHANGE_SECONDS: Final = 10.0
-"""Timeout of a request for a few bytes."""
 
 MATCHES_SECONDS: Final = 120.0
 """Timeout of a request for outputs: that of Kupo itself (App/Http.hs, `Warp.setTimeout`)."""
@@ -91,17 +79,10 @@ _HEADERS: Final = {"Accept": "application/json"}
 # No output has this transaction, so its index finds nothing at once.
 _NOTHING: Final = f"/*@{'0' * 64}"
 
-_is_slot: Final = re.compile(r"[0-9]{1,15}\Z").match
-_tag: Final = re.compile(r'(?:W/)?"?([0-9a-f]{64})"?\Z').match
 _version: Final = re.compile(r"v?(\d{1,4})\.(\d{1,4})").match
 
-
-@define
-class _FirstRead:
-    """What was read of the outputs at a block: per pattern the last blocks before and after, and its matches."""
-
-    base: Point
-    patterns: dict[str, tuple[set[Point], list[Match]]] = field(factory=dict)
+_Read: TypeAlias = tuple[Point, int, list[Match]]
+"""A block, what was created or spent up to it, and after which slot."""
 
 
 @final
@@ -127,34 +108,39 @@ class KupoSource(LedgerSource):
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__(Address(url, headers, prefix="kupo:"), selection, now)
-        self._points: deque[Point] = deque(maxlen=MAX_POINTS)
-        self._first: _FirstRead | None = None
-        self._checked_at, self._checked = -inf, ""
         self._paths = [f"/{exchange.pattern}" for exchange in self.exchanges]
-        self.rollbacks: int = 0
+        # The last blocks that were read, and which Kupo it was: its version and its patterns.
+        self._points: list[Point] = []
+        self._known = ""
+        self._rollbacks, self._slots_behind = 0, 0
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """Those of the ledger, how many slots Kupo is behind its node, and how often a block was rolled back."""
+        return {**super().figures, "slots behind the node": self._slots_behind, "rollbacks": self._rollbacks}
 
     async def read(self, client: Client) -> float:
         """Read the outputs at the last block, if it is another one."""
         kupo = _Kupo(client)
-        try:
-            if monotonic() - self._checked_at >= CHECK_SECONDS:
-                await self._check(kupo)
-            for _ in range(MAX_ATTEMPTS):
-                if await self._follow(kupo):
-                    return POLL_SECONDS
-                # Kupo announces a block a moment before it has stored it.
-                await asyncio.sleep(MOVED_SECONDS)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise FeedError(f"a response of Kupo is not valid: {safe_repr(error)}") from None
-        except (FeedError, OSError, NoBlock):
-            # It may be another Kupo afterwards, or have other patterns.
-            self._checked_at = -inf
-            raise
+        health = await kupo.health()
+        for _ in range(MAX_ATTEMPTS):
+            last = await kupo.stored()
+            if last is None:
+                self.point = None
+                raise NoBlock("has no block yet")
+            self._slots_behind = max((health.get("most_recent_node_tip") or 0) - last.slot, 0)
+            if last in self._points[-1:]:
+                return POLL_SECONDS
+            await self._check(kupo, str(health["version"]))
+            read = await (self._changes if self._points else self._whole)(kupo, last)
+            if read is not None:
+                await self._take(kupo, *read)
+                return POLL_SECONDS
+            await asyncio.sleep(MOVED_SECONDS)
         raise FeedError(f"no block could be read in {MAX_ATTEMPTS} attempts")
 
-    async def _check(self, kupo: _Kupo) -> None:
+    async def _check(self, kupo: _Kupo, version: str) -> None:
         """Check the version and the patterns of Kupo. If they have changed, all outputs are read again."""
-        version = str((await kupo.health()).get("version"))
         if (found := _version(version)) and (int(found[1]), int(found[2])) < LEAST_VERSION:
             raise NoBlock(f"is a Kupo {version}, which must be 2.12 or later")
         patterns = set(await kupo.list("/patterns", EXCHANGE_SECONDS) or ())
@@ -164,90 +150,75 @@ class KupoSource(LedgerSource):
             if patterns.isdisjoint({"*", "*/*", f"{one.script}/*", one.pattern})
         ]
         self.warning = f"does not index the outputs of {', '.join(missing)}" if missing else None
-        checked = f"{version} {sorted(patterns)}"
-        if checked != self._checked:
+        known, self._known = self._known, f"{version} {sorted(patterns)}"
+        if known != self._known:
             self._points.clear()
-            self._first = None
-        self._checked, self._checked_at = checked, monotonic()
 
-    async def _follow(self, kupo: _Kupo) -> bool:
-        """Read the outputs at the last block, if it is another one. Return whether it could be read."""
-        tip = await kupo.tip()
-        if tip is None:
-            self.point = None
-            raise NoBlock("has no block yet")
-        if self._points and tip == self._points[-1]:
-            return True
-        since, changed = await self._changes(kupo, tip) if self._points else (-1, None)
-        if not self._points and (whole := await self._whole(kupo)):
-            tip, changed = whole
-        if changed is None:
-            return False
-        self.market.read(changed, tip.slot, since=since)
-        self._points.append(tip)
-        self.point = None if self.market.is_empty else tip
+    async def _take(self, kupo: _Kupo, block: Point, since: int, matches: list[Match]) -> None:
+        """Show the outputs at a block, and ask for datums that were not known."""
+        self.market.read(map(output_of, matches), block.slot, since=since)
+        self._points = [*self._points, block][-MAX_POINTS:]
+        self.point = None if self.market.is_empty else block
         if self.point is None:
             raise NoBlock(self.warning or "knows no output of an exchange; it must index their patterns")
-        for key in self.market.missing(MAX_MISSING):
-            transaction_id, _, index = key.partition("#")
-            found = await kupo.matches(f"/{index}@{transaction_id}", "")
-            self.market.read(found or (), tip.slot, since=tip.slot)
-        return True
+        late = [
+            match
+            for one in self.market.missing(MAX_MISSING)
+            for match in await kupo.matches(f"/{one.index}@{one.transaction_id}", "") or ()
+        ]
+        if late:
+            self.market.read(map(output_of, late), block.slot, since=block.slot)
 
-    async def _changes(self, kupo: _Kupo, tip: Point) -> tuple[int, list[Match] | None]:
-        """Return what has changed up to a block, and since which slot: the last one, or earlier after a rollback."""
-        last, known = self._points[-1], len(self._points)
+    async def _changes(self, kupo: _Kupo, last: Point) -> _Read | None:
+        """Return what has changed up to a block since the last one, or since an earlier one after a rollback.
+
+        Returns None if it cannot be read yet. If no earlier block is on the chain, all are forgotten.
+        """
+        known = len(self._points)
         for back in sorted({min(2**power, known) for power in range(known.bit_length() + 1)}):
             point = self._points[-back]
-            if last.slot - point.slot > ROLLBACK_SLOTS:
+            if self._points[-1].slot - point.slot > ROLLBACK_SLOTS:
                 break
-            paths = [""] if tip.slot - point.slot <= MAX_GAP_SLOTS else self._paths
-            changed = await kupo.changes(point, tip, paths)
-            if changed is not None or not await kupo.is_line(tip, tip):
-                if changed is not None and back > 1:
-                    self._roll_back(last, tip, back - 1)
-                return point.slot, changed
-        self._roll_back(last, tip, known)
-        return -1, None
-
-    def _roll_back(self, last: Point, tip: Point, blocks: int) -> None:
-        """Forget the last blocks that were read."""
-        self.rollbacks += 1
-        if blocks > 1:
-            LOG.warning("%s: rolled back from %s; the last block is %s", self.name, last, tip)
-        for _ in range(blocks):
-            self._points.pop()
-
-    async def _whole(self, kupo: _Kupo) -> tuple[Point, list[Match]] | None:
-        """Return a block and all outputs at it: unspent ones, and those that were spent in the window; None if not yet.
-
-        What was read stays for the next call.
-        """
-        first, last = self._first, await kupo.stored()
-        if last is not None and (first is None or not await kupo.is_line(first.base, first.base)):
-            first = self._first = _FirstRead(await kupo.stored(last.slot - STABLE_SLOTS) or last)
-        if first is None or last is None:
-            return None
-        since = self.market.first_slot(first.base.slot)
-        for path in [path for path in self._paths if path not in first.patterns]:
-            before = last
-            spent = await kupo.matches(path, f"spent_after={since}&spent_before={first.base}&")
-            unspent = await kupo.matches(path, f"unspent&created_before={first.base}&")
-            last = await kupo.stored()
-            if spent is None or unspent is None or last is None:
+            paths = [""] if last.slot - point.slot <= MAX_GAP_SLOTS else self._paths
+            changed = await kupo.changes(point, last, paths)
+            if changed is not None:
+                self._roll_back(last, back - 1)
+                return last, point.slot, changed
+            if not await kupo.is_line(last, last):
                 return None
-            first.patterns[path] = {before, last}, spent + unspent
-        changed = await kupo.changes(first.base, last, self._paths)
-        points = set[Point]().union(*[around for around, _ in first.patterns.values()])
-        lost = {point for point in points if not await kupo.is_line(point, last)}
-        if changed is None or not await kupo.is_line(last, last):
-            return None
-        read = first.patterns
-        first.patterns = {path: found for path, found in read.items() if lost.isdisjoint(found[0])}
-        if len(first.patterns) < len(read):
-            return None
-        self._first = None
-        return last, [one for _, matches in read.values() for one in matches] + changed
+        self._roll_back(last, known)
+        return None
+
+    def _roll_back(self, last: Point, blocks: int) -> None:
+        """Forget the last blocks that were read."""
+        if blocks:
+            self._rollbacks += 1
+            if blocks > 1:
+                LOG.warning("%s: rolled back from %s; the last block is %s", self.name, self._points[-1], last)
+            del self._points[-blocks:]
+
+    async def _whole(self, kupo: _Kupo, last: Point) -> _Read | None:
+        """Return all outputs at a block: unspent ones, and those that were spent in the window; None if not yet."""
+        base = await kupo.stored(last.slot - STABLE_SLOTS) or last
+        since = self.market.first_slot(base.slot)
+        read: dict[str, tuple[set[Point], list[Match]]] = {}
+        while True:
+            for path in [path for path in self._paths if path not in read]:
+                before = last
+                spent = await kupo.matches(path, f"spent_after={since}&spent_before={base}&")
+                unspent = await kupo.matches(path, f"unspent&created_before={base}&")
+                stored = await kupo.stored()
+                if spent is None or unspent is None or stored is None:
+                    return None
+                read[path], last = ({before, stored}, spent + unspent), stored
+            changed = await kupo.changes(base, last, self._paths)
+            if changed is None:
+                return None
+            points = set[Point]().union(*[around for around, _ in read.values()])
+            lost = {point for point in points if not await kupo.is_line(point, last)}
+            read = {path: one for path, one in read.items() if lost.isdisjoint(one[0])}
+            if len(read) == len(self._paths):
+                return last, -1, [match for _, matches in read.values() for match in matches] + changed
 
 
 class _Kupo:
@@ -257,22 +228,13 @@ class _Kupo:
         self._client = client
 
     async def health(self) -> dict[str, Any]:
-        """Return the health. Raises `FeedError` or `NoBlock` if there is no block to read."""
-        return dict(json.loads((await self._health()).body))
-
-    async def tip(self) -> Point | None:
-        """Return the last block, None if there is none. A proxy may quote or weaken its tag."""
-        headers = (await self._health()).headers
-        slot, tag = headers.get("X-Most-Recent-Checkpoint", ""), _tag(headers.get("ETag", ""))
-        return Point(int(slot), tag[1]) if _is_slot(slot) and tag else None
-
-    async def _health(self) -> Response:
+        """Return its health. Raises `FeedError` or `NoBlock` if there is no block to read."""
         response = await self._get("/health", 200, 202, 503)
         if response.status == 202:
             raise NoBlock("is still reading the chain")
         if response.status == 503:
             raise FeedError("Kupo is not connected to its node")
-        return response
+        return dict(json.loads(response.body))
 
     async def stored(self, slot: int = LAST_SLOT) -> Point | None:
         """Return the last block that is stored, up to a slot."""
@@ -303,10 +265,7 @@ class _Kupo:
         response = await self._get(target, 200, 400, seconds=seconds, max_bytes=MAX_MATCHES_BYTES)
         if response.status == 400:
             return None
-        try:
-            found = json.loads(response.body)
-        except (RecursionError, ValueError):
-            raise FeedError(f"response to {target} must be JSON, and is cut or damaged") from None
+        found = json.loads(response.body)
         if type(found) is not list:
             raise FeedError(f"response to {target} must be a list")
         return found
@@ -315,11 +274,11 @@ class _Kupo:
         self, target: str, *statuses: int, seconds: float = EXCHANGE_SECONDS, max_bytes: int = MAX_BYTES
     ) -> Response:
         """Return the response to a request, which must have one of the statuses. A busy Kupo is asked again."""
-        for attempt in count(1):
+        for attempt in range(MAX_ATTEMPTS):
+            await asyncio.sleep(MOVED_SECONDS if attempt else 0)
             response = await self._client.get(target, _HEADERS, seconds=seconds, max_bytes=max_bytes)
             if response.status in statuses:
                 return response
-            if response.status != 503 or attempt == MAX_ATTEMPTS:
+            if response.status != 503:
                 raise FeedError(f"response to {target} must have status 200, got {response.status}")
-            await asyncio.sleep(MOVED_SECONDS)
-        raise AssertionError
+        raise FeedError(f"response to {target} must have status 200, got 503")

@@ -33,38 +33,32 @@ class Spend:
     redeemer: str | None
 
 
-def id_of(match: Match) -> str:
-    """Return the id of the output of a match. Raises `ValueError`, `KeyError` or `TypeError` if it has none."""
+def output_of(match: Match) -> tuple[Output, Spend | None]:
+    """Return the output of a match, and how it was spent, None if it is unspent.
+
+    Raises:
+        AttributeError, LookupError, TypeError, ValueError: It is not a match of Kupo.
+    """
     transaction_id, index = match["transaction_id"], match["output_index"]
     if not _is_hash(transaction_id) or type(index) is not int or not 0 <= index < 2**16:
         raise ValueError(f"a match must have the id of an output, got {transaction_id!r} and {index!r}")
-    return f"{transaction_id}#{index}"
-
-
-def output_of(match: Match) -> Output:
-    """Return the output of a match. Raises `ValueError`, `KeyError` or `TypeError` if it is not a match of Kupo."""
-    value, place = match["value"], match["transaction_index"]
-    holds = {_asset(name): int(str(amount)) for name, amount in value["assets"].items()}
-    return Output(
-        transaction_id=match["transaction_id"],
-        index=match["output_index"],
+    value, place, spent = match["value"], match["transaction_index"], match["spent_at"]
+    output = Output(
+        transaction_id,
+        index,
         slot=int(match["created_at"]["slot_no"]),
         transaction_index=None if place is None else int(place),
         address=match["address"],
-        holds=holds | {ADA: int(str(value["coins"]))},
+        holds={_asset(name): int(str(n)) for name, n in value["assets"].items()} | {ADA: int(str(value["coins"]))},
         datum=match.get("datum"),
         datum_hash=match["datum_hash"],
         is_inline=match.get("datum_type") == "inline",
         reference_script=match.get("script_hash"),
     )
-
-
-def spend_of(match: Match) -> Spend | None:
-    """Return how the output of a match was spent, None if it is unspent. Raises as `output_of`."""
-    spent = match["spent_at"]
     if spent is None:
-        return None
-    return Spend(int(spent["slot_no"]), spent.get("transaction_id"), spent.get("input_index"), spent.get("redeemer"))
+        return output, None
+    how = [spent.get(name) for name in ("transaction_id", "input_index", "redeemer")]
+    return output, Spend(int(spent["slot_no"]), *how)
 
 
 def least_lovelace(address: bytes, holds: Mapping[AssetId, int], datum: int, per_byte: int = LOVELACE_PER_BYTE) -> int:

@@ -14,21 +14,20 @@ import asyncio
 import logging
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable
-from contextlib import aclosing, suppress
-from datetime import datetime, timedelta
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import aclosing
+from datetime import datetime
 from threading import Event
 from typing import Final
 
 from attrs import frozen
 
-from market_index import Freshness, Pair, RestingOrders
+from market_index import Freshness, RestingOrders
+from market_index.errors import safe_repr
 from market_index_feeds.errors import FeedError, problem_of
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.http import Address, Client
-from market_index_feeds.ledger.exchange import Exchange
-from market_index_feeds.ledger.exchanges import EXCHANGES
-from market_index_feeds.ledger.market import LEAST_EXECUTION, Market, State
+from market_index_feeds.ledger.market import Market, Selection, State
 from market_index_feeds.source import NoVersion, Progress, Source, Version, utc_now
 
 LOG: Final = logging.getLogger(__name__)
@@ -36,11 +35,11 @@ LOG: Final = logging.getLogger(__name__)
 TICK_SECONDS: Final = 0.5
 """The longest interval between two looks at the clock."""
 
-WINDOW_HOURS: Final = 24
-"""How long an execution is a spot price, and a pair without orders is listed."""
+EXCHANGE_SECONDS: Final = 10.0
+"""Timeout of a request for a few bytes."""
 
-AHEAD: Final = timedelta(minutes=2)
-"""How much later than the clock of this machine a block may be: nodes accept clocks that differ a little."""
+
+_INVALID: Final = AttributeError, LookupError, RecursionError, TypeError, ValueError
 
 
 @frozen
@@ -58,38 +57,6 @@ class NoBlock(Exception):
     """The ledger has no block to read. The text completes "kupo:http://... is still reading the chain"."""
 
 
-@frozen
-class Selection:
-    """Which orders are read.
-
-    Args:
-        exchanges: Exchanges besides those of `EXCHANGES`. One with the script of another replaces it.
-        venues: The names of the exchanges that are read; all if there are none.
-        network: Their network: `mainnet`, `preprod` or `preview`.
-        pairs: Pairs that are always listed, with this base.
-        only: Whether other pairs are hidden.
-        hours: The window, in hours up to the last block.
-        least_execution: The least value of an execution that is a spot price, in lovelace.
-    """
-
-    exchanges: Iterable[Exchange] = ()
-    venues: Iterable[str] = ()
-    network: str = "mainnet"
-    pairs: Iterable[Pair] = ()
-    only: bool = False
-    hours: int = WINDOW_HOURS
-    least_execution: int = LEAST_EXECUTION
-
-    def selected(self) -> tuple[Exchange, ...]:
-        """Return the exchanges that are read. Raises `ValueError` if a name of `venues` is not that of an exchange."""
-        found = {one.script: one for one in (*EXCHANGES, *self.exchanges)}.values()
-        of_network = [one for one in found if self.network in one.networks]
-        names = {one.name for one in of_network}
-        if unknown := set(self.venues) - names:
-            raise ValueError(f"venues must be names such as {', '.join(sorted(names))}, got {', '.join(unknown)}")
-        return tuple(one for one in of_network if not self.venues or one.name in self.venues)
-
-
 class LedgerSource(Source):
     """A source that reads the ledger. `point` is the block of the last version."""
 
@@ -100,23 +67,20 @@ class LedgerSource(Source):
         except ValueError as error:
             raise FeedError(f"{self.name} cannot be opened: {error}") from None
         self._address, self._selection, self._now = address, selection, now
-        self.market = Market(
-            self.exchanges,
-            selection.pairs,
-            only=selection.only,
-            network=selection.network,
-            window_slots=selection.hours * 3600,
-            least_execution=selection.least_execution,
-        )
-        self.hours: int = selection.hours
+        self.market, self.hours = Market(selection), selection.hours
         self.point: Point | None = None
         # Why the ledger could not be read the last time, and what is wrong with it although it can be read.
         self.problem: str | None = None
         self.warning: str | None = None
-        # What the last version shows, and of which block.
-        self._orders, self._shown = RestingOrders(), State()
+        # What the last version shows.
+        self._orders, self._shown = RestingOrders(), State(now())
         self._index = self._orders.index
-        self._shown_point: Point | None = None
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """The slot of the last version, and its orders by venue."""
+        slot = {} if self.point is None else {"slot": self.point.slot}
+        return {**Counter(f"orders of {one.venue}" for one in self._shown.orders.values()), **slot}
 
     @abstractmethod
     async def read(self, client: Client) -> float:
@@ -136,62 +100,53 @@ class LedgerSource(Source):
             reading = asyncio.create_task(self._read_after(client, 0))
             try:
                 while True:
-                    await asyncio.wait({reading}, timeout=TICK_SECONDS)
-                    if reading.done():
-                        try:
-                            seconds, self.problem = reading.result(), None
-                        except NoBlock as reason:
-                            seconds, self.problem = TICK_SECONDS, str(reason)
-                        except (FeedError, OSError) as error:
-                            self.problem = problem_of(error)
-                            if self.point is not None:
-                                yield self._show(self.point, self.problem)
-                            raise
-                        reading = asyncio.create_task(self._read_after(client, seconds))
+                    done, _ = await asyncio.wait({reading}, timeout=TICK_SECONDS)
                     if self.point is not None:
-                        yield self._show(self.point, self.problem or self._warning())
+                        yield self._show(self.point)
                     elif self.problem is not None:
                         yield NoVersion(self.problem)
+                    if done:
+                        reading = asyncio.create_task(self._read_after(client, reading.result()))
             finally:
                 reading.cancel()
-                with suppress(asyncio.CancelledError, FeedError, OSError, NoBlock):
-                    await reading
+                await asyncio.gather(reading, return_exceptions=True)
 
     async def _read_after(self, client: Client, seconds: float) -> float:
         await asyncio.sleep(seconds)
-        return await self.read(client)
+        try:
+            seconds, self.problem = await self.read(client), None
+        except NoBlock as reason:
+            seconds, self.problem = TICK_SECONDS, str(reason)
+        except (FeedError, OSError, *_INVALID) as error:
+            is_read = isinstance(error, (FeedError, OSError))
+            failure = error if is_read else FeedError(f"a response is not valid: {safe_repr(error)}")
+            self.problem = None if self.point is None else problem_of(failure)
+            raise failure from None
+        return seconds
 
-    def _warning(self) -> str | None:
-        """Return what is wrong with the ledger although it can be read."""
-        if self.point is not None and self.market.time_of(self.point.slot) > self._now() + AHEAD:
-            return f"has a block of the future, slot {self.point.slot}: is its network {self._selection.network}?"
-        if self.market.foreign is not None:
-            return f"is another network than {self._selection.network}: it has {self.market.foreign}"
-        return self.warning
-
-    def _show(self, point: Point, problem: str | None) -> Version:
+    def _show(self, point: Point) -> Version:
         """Return the version of the last block at this moment."""
         now, before = self.market.at(self._now()), self._shown
-        if now is not before or point != self._shown_point:
-            # `at` has returned the same state, or the one after it.
-            changed = now.changed if now is not before else ()
+        if now is not before:
             orders = self._orders.apply(
-                {key: now.orders[key].order for key in changed if key in now.orders},
-                [key for key in changed if key in before.orders and key not in now.orders],
+                {key: one.order for key, one in now.orders.items() if before.orders.get(key) is not one},
+                before.orders.keys() - now.orders.keys(),
                 {pair: spot for pair, spot in now.spots.items() if before.spots.get(pair, "") != spot},
             )
-            self._orders = orders.untrack(*[pair for pair in before.spots if pair not in now.spots])
-            self._shown, self._shown_point = now, point
+            self._orders, self._shown = orders.untrack(*(before.spots.keys() - now.spots.keys())), now
             freshness = Freshness(f"slot {point.slot} {point.hash[:8]}", self.market.time_of(point.slot))
             self._index = self._orders.index.with_freshness(freshness)
             self._log_skipped(now, before)
+        warning = self.warning
+        if now.foreign:
+            warning = f"is another network than {self._selection.network}: it has {now.foreign}"
         return self.version_of(
             self._index,
             orders=self._orders,
             venue_orders=now.orders,
             spot_times=now.spot_times,
             skipped=now.skipped,
-            problem=problem,
+            problem=self.problem or warning,
         )
 
     def _log_skipped(self, now: State, before: State) -> None:

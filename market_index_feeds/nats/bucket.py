@@ -18,9 +18,9 @@ from __future__ import annotations
 import asyncio
 import json
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import nats.errors
 from attrs import field, frozen
@@ -28,13 +28,11 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import PubAck, StreamConfig, StreamInfo
-from nats.js.errors import APIError, NoStreamResponseError
+from nats.js.errors import NoStreamResponseError
 
 from market_index_feeds.errors import NotStored, Rejected, Unreachable
 from market_index_feeds.nats.address import BucketAddress
-from market_index_feeds.nats.connection import LIBRARY_SECONDS, Connection, shown_text
-
-T = TypeVar("T")
+from market_index_feeds.nats.connection import NO_BUCKET, Connection, shown_text
 
 MAX_BATCH: Final = 1000
 """How many messages the servers accept in one batch."""
@@ -43,12 +41,9 @@ HEADER_BYTES: Final = 4096
 """An upper bound of the headers of a message, which count as a part of it."""
 
 # Error codes of the servers.
-NO_BUCKET: Final = 10059
 WRONG_SEQUENCE: Final = {10071, 10164}
 _NO_CLUSTER: Final = 10074
 _NO_MESSAGE: Final = 10037
-_STORE_FAILED: Final = 10077  # its status is 503, but trying again does not help: the bucket is full
-_RETRYABLE: Final = {10176, 10210}  # a batch is incomplete; there are too many unfinished batches
 
 _PAGE: Final = {"batch": 2048, "max_bytes": 2 * 1024 * 1024}
 
@@ -97,7 +92,6 @@ class Bucket:
         # Publishers send an empty message to this subject after each change.
         self._hints = f"market-index.{address.bucket}"
         self._page: _Page
-        self._jetstream: JetStreamContext
         self._inbox = ""
 
     def subject(self, key: str) -> str:
@@ -107,7 +101,7 @@ class Bucket:
     async def open(self, *, create: bool) -> None:
         """Create a missing bucket, and let an existing one accept batches. Raises `Unreachable` or `Rejected`."""
         try:
-            config = (await self._ask(lambda stream: stream.stream_info(self._stream))).config
+            config = (await self.connection.ask(lambda stream: stream.stream_info(self._stream))).config
         except Rejected as error:
             if error.code != NO_BUCKET or not create:
                 raise
@@ -115,7 +109,7 @@ class Bucket:
         wanted = config.evolve(**_BATCHES)
         _require_settings(wanted)
         if config != wanted:
-            await self._ask(lambda stream: stream.update_stream(wanted))
+            await self.connection.ask(lambda stream: stream.update_stream(wanted))
         await self.info()
 
     async def info(self) -> StreamInfo:
@@ -123,7 +117,7 @@ class Bucket:
 
         A deleted key counts as one message: the one that deletes it. Raises `Unreachable` or `Rejected`.
         """
-        info = await self._ask(lambda stream: stream.stream_info(self._stream))
+        info = await self.connection.ask(lambda stream: stream.stream_info(self._stream))
         if info.cluster is not None and not info.cluster.leader:
             # A server that lost its disk reports an empty bucket until it has found the others.
             raise Unreachable("the servers have not agreed who leads")
@@ -135,7 +129,7 @@ class Bucket:
     async def find(self, **query: Any) -> Message | None:
         """Return the message with a `seq`, or the last one of a `subject`, from the leader. Raises as `info`."""
         try:
-            found = await self._ask(lambda stream: stream.get_msg(self._stream, **query))
+            found = await self.connection.ask(lambda stream: stream.get_msg(self._stream, **query))
         except Rejected as error:
             if error.code != _NO_MESSAGE:
                 raise
@@ -180,50 +174,27 @@ class Bucket:
             return await stream.publish(self.subject(key), value, headers=headers[-1])
 
         try:
-            sequence = (await self._ask(send, sum(len(value) for _, value, _ in messages))).seq
+            sequence = (await self.connection.ask(send, sum(len(value) for _, value, _ in messages))).seq
         except NoStreamResponseError:
             await self.info()  # raises Rejected if the bucket is gone
             raise NotStored("no server stores its messages") from None
         with suppress(nats.errors.Error, OSError):
             await client.publish(self._hints)
-            await asyncio.sleep(0)  # the library sends it in another task, before the event loop stops
         return sequence
 
     async def _create(self) -> StreamConfig:
-        """Create the bucket, on three servers if there is a cluster. Return its configuration."""
+        """Create the bucket. Return its configuration."""
         config = StreamConfig(
             **_SETTINGS | _BATCHES,
             name=self._stream,
             subjects=[f"{self._prefix}>"],
             allow_rollup_hdrs=True,
             deny_delete=True,
-            num_replicas=3,
         )
-        try:
-            info = await self._ask(lambda stream: stream.add_stream(config))
-        except Rejected as error:
-            if error.code != _NO_CLUSTER:
-                raise
-            info = await self._ask(lambda stream: stream.add_stream(config, num_replicas=1))
-        return info.config
-
-    async def _ask(self, request: Callable[[JetStreamContext], Awaitable[T]], length: int = 0) -> T:
-        """Return the answer to a request with messages of this length. Raises as `commit`, or NoStreamResponseError."""
-        await self.connection.client()
-        try:
-            return await self.connection.answer(request(self._jetstream), length)
-        except APIError as error:
-            code, text = error.err_code, shown_text(str(error.description))
-            if code is None:
-                raise Unreachable("JetStream is not available") from None
-            if code in _RETRYABLE or (error.code == 503 and code != _STORE_FAILED):
-                raise NotStored(text) from None
-            if code == NO_BUCKET:
-                text = "there is no such bucket (market-index publish or relay creates it)"
-            raise Rejected(text, code) from None
+        return (await create_stream(self.connection, config)).config
 
     async def _subscribe(self, client: Client) -> None:
-        self._inbox, self._jetstream = client.new_inbox(), client.jetstream(timeout=LIBRARY_SECONDS)
+        self._inbox = client.new_inbox()
         await client.subscribe(self._inbox, cb=self._on_page)
         if self.on_change is not None:
             await client.subscribe(self._hints, cb=self._on_hint)
@@ -249,6 +220,16 @@ class Bucket:
     async def _on_hint(self, _: Msg) -> None:
         assert self.on_change is not None  # noqa: S101  # otherwise there is no subscription
         self.on_change()
+
+
+async def create_stream(connection: Connection, config: StreamConfig) -> StreamInfo:
+    """Create a stream, on three servers if there is a cluster. Raises as `Connection.ask`."""
+    try:
+        return await connection.ask(lambda stream: stream.add_stream(config, num_replicas=3))
+    except Rejected as error:
+        if error.code != _NO_CLUSTER:
+            raise
+    return await connection.ask(lambda stream: stream.add_stream(config, num_replicas=1))
 
 
 def _require_settings(config: StreamConfig) -> None:

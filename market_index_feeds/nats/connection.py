@@ -7,9 +7,6 @@ The client library only connects, sends and delivers. Its reconnection is off, b
 caller has given up. Any problem ends the connection: the library reports an error, a request has no answer in time, or
 the server closes it. The next request makes a new one. Connections are counted, so that a reader notices a new one.
 
-The event loop runs only while a caller waits for a request, so an idle connection notices nothing. It is checked before
-it is used again.
-
 A request has a timeout of its own. `retried` sets a deadline, too, for all requests of some work together.
 """
 
@@ -27,6 +24,8 @@ from typing import Any, Final, TypeVar
 import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
+from nats.js import JetStreamContext
+from nats.js.errors import APIError
 
 from market_index.errors import safe_repr
 from market_index_feeds.backoff import next_backoff
@@ -50,43 +49,61 @@ REQUEST_SECONDS: Final = 2.0
 
 SLOWEST_BYTES_PER_SECOND: Final = 1_000_000
 
-IDLE_SECONDS: Final = 1.0
-"""After this time without a request, a connection is checked before it is used."""
-
 LIBRARY_SECONDS: Final = 600
 """Timeout of the library for a request: so long that ours always comes first."""
 
 _CLOSE_SECONDS: Final = 0.2
 _PING_SECONDS: Final = 30
+
+# Error codes of the servers.
+NO_BUCKET: Final = 10059
+_STORE_FAILED: Final = 10077  # its status is 503, but trying again does not help: the bucket is full
+_RETRYABLE: Final = {10176, 10210}  # a batch is incomplete; there are too many unfinished batches
+
 _MAX_TEXT_LENGTH: Final = 400  # a permission violation shows a key
 
 
 class Connection:
     """The connection of a bucket. `count` is how many were made; `subscribe` is called with the client of each."""
 
-    def __init__(self, address: BucketAddress, subscribe: Callable[[Client], Awaitable[object]]) -> None:
+    def __init__(self, address: BucketAddress, subscribe: Callable[[Client], Awaitable[object]] | None = None) -> None:
         self.count: int = 0
         self._address = address
         self._subscribe = subscribe
         self._servers = list(address.servers)
         self._client: Client | None = None
-        self._used_at, self._deadline = 0.0, inf
+        self._deadline = inf
         self._ended: Future[None]
         self._closed: asyncio.Event
         self._problem = ""
 
     async def client(self) -> Client:
         """Return the client, a new one if the last connection has ended. Raises `NotStored` or `Rejected`."""
-        client = self._client
-        if client is not None and not self._ended.done() and monotonic() > self._used_at + IDLE_SECONDS:
-            try:
-                await self.answer(client.flush())
-            except (Unreachable, Rejected):
-                client = None
-        if client is None or self._ended.done():
+        if self._client is None or self._ended.done():
             await self.close()
-            client = await self._connect()
-        return client
+            return await self._connect()
+        return self._client
+
+    async def ask(self, request: Callable[[JetStreamContext], Awaitable[T]], length: int = 0) -> T:
+        """Return the answer of JetStream to a request with messages of this length in bytes.
+
+        Raises as `answer`, and:
+            NotStored: JetStream cannot answer now.
+            Rejected: It answers with an error, whose code is that of the servers.
+            NoStreamResponseError: A message was sent, and no stream stores it.
+        """
+        client = await self.client()
+        try:
+            return await self.answer(request(client.jetstream(timeout=LIBRARY_SECONDS)), length)
+        except APIError as error:
+            code, text = error.err_code, shown_text(str(error.description))
+            if code is None:
+                raise Unreachable("JetStream is not available") from None
+            if code in _RETRYABLE or (error.code == 503 and code != _STORE_FAILED):
+                raise NotStored(text) from None
+            if code == NO_BUCKET:
+                text = "there is no such bucket (market-index publish or relay creates it)"
+            raise Rejected(text, code) from None
 
     async def answer(self, work: Awaitable[T], length: int = 0) -> T:
         """Return the answer to a request whose messages have this length in bytes.
@@ -104,7 +121,6 @@ class Connection:
             task.cancel()
             await self.close()
             raise
-        self._used_at = monotonic()
         problem = self._problem or f"no answer within {seconds:.3g} seconds"
         if task.done():
             try:
@@ -167,7 +183,8 @@ class Connection:
                     closed_cb=partial(self._on_closed, client, closed),
                     **options,
                 )
-                await self._subscribe(client)
+                if self._subscribe is not None:
+                    await self._subscribe(client)
         except BaseException as error:
             await _close(client, closed)
             reason = self._problem or _reason(error)
@@ -186,7 +203,7 @@ class Connection:
             # The certificate of a server may not contain the address that it reports.
             found = [f"nats://{server.netloc}" for server in client.discovered_servers]
             self._servers = list(dict.fromkeys([*self._address.servers, *found]))
-        self._client, self._closed, self._used_at, self._problem = client, closed, monotonic(), ""
+        self._client, self._closed, self._problem = client, closed, ""
         self.count += 1
         return client
 

@@ -57,7 +57,7 @@ _UNFINISHED: Final = "contains no whole change: its first one is not finished"
 
 @define(eq=False)
 class _Run:
-    """What was read without a gap: up to `sequence`, messages of `length` bytes under `keys`. `last` is the last one.
+    """What was read without a gap: up to `sequence`, messages under `keys`. `last` is the last one.
 
     `unapplied` has those that are not in the last version, by key. `is_new`: no version has followed from this run.
     """
@@ -65,7 +65,6 @@ class _Run:
     created: str = ""
     connection: int = 0
     sequence: int = 0
-    length: int = 0
     keys: set[str] = field(factory=set)
     last: Message | None = None
     unapplied: dict[str, Message] = field(factory=dict)
@@ -75,7 +74,6 @@ class _Run:
         self.keys.add(message.key)
         self.unapplied[message.key] = self.last = message
         self.sequence = message.sequence
-        self.length += len(message.value or b"")
 
     def is_all_of(self, state: StreamState) -> bool:
         return state.last_seq == self.sequence and state.messages == len(self.keys)
@@ -99,10 +97,9 @@ class NatsSource(Source):
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Yield the content, then that after each change. The first connection is retried for some seconds."""
-        # The progress is that of the pages that are read.
-        return pulled(self._versions(progress), stop, None)
+        return pulled(self._versions(), stop, progress)
 
-    async def refresh(self, progress: Progress | None = None) -> Version | NoVersion:
+    async def refresh(self) -> Version | NoVersion:
         """Read what has changed into `content`, and return the version: the same object if nothing has changed.
 
         Raises `Unreachable` or `Rejected`. What was read so far is not read again.
@@ -117,8 +114,6 @@ class NatsSource(Source):
             if not state.messages:
                 run.sequence = state.last_seq
             elif run.sequence < state.last_seq and await self._read_page():
-                if progress is not None:
-                    progress(min(run.length, state.bytes), state.bytes)
                 deadline = monotonic() + BEHIND_SECONDS
                 continue
             if run.sequence > state.last_seq or run.is_all_of(state):
@@ -156,7 +151,7 @@ class NatsSource(Source):
             self._faults.pop(key, None)
         self._derive(books, gone, record)
 
-    async def _versions(self, progress: Progress | None) -> AsyncGenerator[Version | NoVersion, None]:
+    async def _versions(self) -> AsyncGenerator[Version | NoVersion, None]:
         has_changed = asyncio.Event()
         has_changed.set()
         self.bucket.on_change = has_changed.set
@@ -166,7 +161,7 @@ class NatsSource(Source):
                     await asyncio.wait_for(has_changed.wait(), CHECK_SECONDS)
                 has_changed.clear()
                 if self._found is None:
-                    yield await self.bucket.connection.retried(lambda: self.refresh(progress), OPENING_SECONDS)
+                    yield await self.bucket.connection.retried(self.refresh, OPENING_SECONDS)
                 else:
                     yield await self.refresh()
         finally:

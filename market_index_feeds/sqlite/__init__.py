@@ -20,8 +20,7 @@ Theory of operation
 - Before SQLite 3.51.3, a checkpoint that runs while another connection commits may damage the file. So a store moves
   its log into the file with a second connection, while the first one is in a write transaction, so that no process can
   commit. `close` also empties the log: a checkpoint that waits for the lock of writers.
-- SQLite begins the log anew only at a change that finds all of it moved, and no reader in it. Beside readers that are
-  always reading, that needs a pause, which a store makes once the log is long. The pauses get longer, up to 1 second.
+- SQLite begins the log anew only at a change that finds all of it moved, and no reader in it.
 """
 
 from market_index_feeds.sqlite.file import Synchronous, is_sqlite

@@ -25,7 +25,7 @@ Synchronous: TypeAlias = Literal["full", "normal"]
 Identity: TypeAlias = tuple[int, int]
 """The device and inode of a file. No other file has them while it is open or exists."""
 
-_BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 _CREATE: Final = "market-index publish STORE BOOKS makes a store of it"
 _REPUBLISH: Final = (
@@ -181,7 +181,7 @@ def errors(path: Path) -> Iterator[None]:
             remedy = f" (this user must be able to read {path.name}, and to write its folder and {path.name}-wal, -shm)"
         if code == sqlite3.SQLITE_NOTADB:
             remedy = f" (lines of order books need another name, such as {path.stem}.ndjson)"
-        raise (Busy if code in _BUSY else FeedError)(f"{reason_of(error)}{remedy}") from error
+        raise (Busy if code in BUSY else FeedError)(f"{reason_of(error)}{remedy}") from error
 
 
 def code_of(error: sqlite3.Error) -> int:

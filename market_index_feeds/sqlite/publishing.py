@@ -5,36 +5,28 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable
 from contextlib import closing, suppress
-from itertools import chain
 from pathlib import Path
 from threading import Event
-from time import sleep
-from typing import Any, Final, final
+from time import monotonic, sleep
+from typing import Final, final
 
 from market_index import Pair
 from market_index_feeds.errors import FeedError
 from market_index_feeds.names import shown_name
 from market_index_feeds.source import Position, Version
-from market_index_feeds.sqlite.file import PAGE_BYTES, StoreFile, Synchronous, create_file, errors, require_file
+from market_index_feeds.sqlite.file import BUSY, StoreFile, Synchronous, code_of, create_file, errors, require_file
 from market_index_feeds.sqlite.reading import SqliteSource
-from market_index_feeds.sqlite.rows import ROWS, LastChange, is_valid, last_change, pair_named, put, put_change
+from market_index_feeds.sqlite.rows import ROWS, LastChange, is_valid, last_change, put, put_change
 from market_index_feeds.store import WAIT_SECONDS, CheckedChange, Receipt, Store
 
 LOG_BYTES: Final = 8 * 1024 * 1024
 """About how many bytes of changes a store writes before it moves the log into the file."""
 
-MAX_LOG_BYTES: Final = 24 * 1024 * 1024
-"""Above this length of the log, a store lets readers finish before it moves the log."""
-
-READER_SECONDS: Final = 0.1
-"""The first pause for readers. Each further one is twice as long. Meanwhile no process can commit."""
-
-MAX_READER_SECONDS: Final = 1.0
-"""The longest pause. The log grows beside readers that always read, if each read takes longer."""
-
 _CLOSE_WAIT_SECONDS: Final = 0.1
+
+_MODE_SECONDS: Final = 0.01
+"""Time between two attempts to change the journal mode."""
 
 
 @final
@@ -59,8 +51,7 @@ class SqliteStore(Store):
     ) -> None:
         super().__init__(shown_name(os.fspath(path)), wait)
         self._path = Path(path).absolute()
-        # The bytes that were written since the last move, the length of the log then, and the next pause for readers.
-        self._written, self._log_bytes, self._pause = 0, 0, READER_SECONDS
+        self._written = 0  # about how many bytes since the last move of the log
         with self._errors("cannot be opened"), errors(self._path):
             self._open(synchronous, create=create)
 
@@ -85,10 +76,26 @@ class SqliteStore(Store):
 
     def _prepare(self, synchronous: Synchronous) -> None:
         sqlite = self._connection.sqlite
-        sqlite.execute("PRAGMA journal_mode = WAL").fetchone()  # a copy may have another one
+        self._use_log()
         sqlite.execute("PRAGMA wal_autocheckpoint = 0")
         sqlite.execute(f"PRAGMA synchronous = {synchronous}")
         sqlite.execute("PRAGMA cache_size = -16384")  # 2 MiB would read each page twice in a call with 1,000 books
+
+    def _use_log(self) -> None:
+        """Change the journal mode of a new file, or of a copy that has another one.
+
+        SQLite does not wait for another connection that writes or changes it too, because both could wait for ever.
+        """
+        deadline = monotonic() + self._wait
+        while True:
+            try:
+                self._connection.sqlite.execute("PRAGMA journal_mode = WAL").fetchone()
+            except sqlite3.OperationalError as error:
+                if code_of(error) not in BUSY or monotonic() >= deadline:
+                    raise
+                sleep(_MODE_SECONDS)
+            else:
+                return
 
     def _position(self) -> Position:
         with errors(self._path):
@@ -102,6 +109,8 @@ class SqliteStore(Store):
             return self._source.content
 
     def _write(self, change: CheckedChange, after: Position | None) -> Receipt:
+        if change.is_whole:
+            self._read()  # so that most of it is not read while others wait
         with errors(self._path):
             self._move_log(16_384 + sum(map(len, change.bodies.values())))
             with self._connection.transaction("BEGIN IMMEDIATE") as sqlite:
@@ -109,13 +118,31 @@ class SqliteStore(Store):
                 self._require_position(after, last.position)
                 position = Position(secrets.token_hex(8), last.position.number + 1)
                 row = LastChange(position, change.freshness_after(last.freshness), last.rows)
-                published, retracted = _put_books(sqlite, change, row)
+                published, retracted = self._put_books(change, row)
                 put_change(sqlite, row)
                 self._require_in_place()
         with suppress(OSError):
             # It wakes the readers: SQLite does nothing after a commit that the system could report to them.
             os.utime(self._path)
         return Receipt(published, retracted, position=position, freshness=row.freshness)
+
+    def _put_books(self, change: CheckedChange, last: LastChange) -> tuple[int, int]:
+        """Write what differs from the stored books. Return how many books were written, and pairs retracted."""
+        sqlite, is_damaged = self._connection.sqlite, False
+        if change.is_whole:
+            self._source.read_within(self._connection, Event())
+            bodies, gone = change.differences(self._source.content)
+            is_damaged = bool(self._source.content.invalid)
+        else:
+            bodies, gone = dict(change.bodies), {pair for pair in change.retract if _is_stored(sqlite, pair)}
+        written: dict[Pair, bytes | None] = {**bodies, **dict.fromkeys(gone)}
+        if is_damaged:
+            # Readers read all rows: a reader of changes would not know what is removed.
+            sqlite.execute("DELETE FROM books")
+            sqlite.execute("DELETE FROM changes")
+            last.rows, written = 0, {**change.bodies}
+        put(sqlite, last.position.number, written)
+        return len(bodies), len(gone)
 
     def _close(self) -> None:
         """Move the log into the file, unless another program prevents that, and close it."""
@@ -124,7 +151,7 @@ class SqliteStore(Store):
                 one.sqlite.execute(f"PRAGMA busy_timeout = {int(_CLOSE_WAIT_SECONDS * 1000)}")
             with self._connection.transaction("BEGIN IMMEDIATE"):
                 is_in_place = self._connection.is_in_place
-                is_moved = is_in_place and self._checkpoint()[1]
+                is_moved = is_in_place and self._checkpoint()
             if is_moved:
                 # So that another file may be renamed over it while it has readers. It waits for the lock of writers.
                 self._checkpointer.sqlite.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -134,52 +161,21 @@ class SqliteStore(Store):
         if self._written >= LOG_BYTES:
             # A transaction of its own: the next one begins the log anew only if all of it was moved before.
             with self._connection.transaction("BEGIN IMMEDIATE"):
-                length, _ = self._checkpoint()
-                if MAX_LOG_BYTES < self._log_bytes <= length:
-                    # Readers have prevented that. Let them finish: new ones read only the file once all of it is moved.
-                    for _ in range(3):
-                        sleep(self._pause)
-                        self._checkpoint()
-                    self._pause = min(2 * self._pause, MAX_READER_SECONDS)
-                else:
-                    self._pause = READER_SECONDS
-            self._written, self._log_bytes = 0, length
+                self._checkpoint()
+            self._written = 0
         self._written += more_bytes
 
-    def _checkpoint(self) -> tuple[int, bool]:
-        """Move what no reader needs of the log into the file, within a write transaction.
-
-        Return the length of the log in bytes, and whether all of it was moved.
-        """
+    def _checkpoint(self) -> bool:
+        """Move what no reader needs of the log into the file, within a write transaction. Return whether it is all."""
         _, frames, moved = self._checkpointer.sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        return frames * PAGE_BYTES, frames == moved
+        return bool(frames == moved)
 
     def _require_in_place(self) -> None:
         if not self._connection.is_in_place:
             raise FeedError("another file is at its path, or none: close the store and open it again")
 
 
-def _put_books(sqlite: sqlite3.Connection, change: CheckedChange, last: LastChange) -> tuple[int, int]:
-    """Write what differs from the stored books. Return how many books were written, and how many pairs retracted."""
-    query = f"{ROWS} WHERE pair = ?"
-    found: Iterable[Any] = chain.from_iterable(sqlite.execute(query, (str(pair),)) for pair in change.retract)
-    if change.is_whole:
-        found = sqlite.execute(ROWS)
-    named = {str(pair).encode(): pair for pair in change.books}
-    stored, is_damaged, rows = dict[Pair, bytes | None](), False, 0
-    for _, name, revision, digest, body in found:
-        rows += 1
-        pair, has_digest = named.get(name) or pair_named(name), is_valid(name, revision, digest, body)
-        is_damaged = is_damaged or pair is None or not has_digest
-        if pair is not None and (body is not None or not has_digest):
-            new = change.bodies.get(pair)
-            stored[pair] = new if has_digest and body == new else None  # not the body: there may be 100,000
-    bodies, gone = change.differences_from(stored, change.bodies)
-    counts = len(bodies), len(gone)
-    if change.is_whole and (is_damaged or rows < last.rows):
-        # Readers read all rows: a reader of changes would not know what is removed.
-        sqlite.execute("DELETE FROM books")
-        sqlite.execute("DELETE FROM changes")
-        last.rows, bodies, gone = 0, dict(change.bodies), set()
-    put(sqlite, last.position.number, {**bodies, **dict.fromkeys(gone)})
-    return counts
+def _is_stored(sqlite: sqlite3.Connection, pair: Pair) -> bool:
+    """Whether a pair has a row, also an invalid one, unless the row retracts it."""
+    row = sqlite.execute(f"{ROWS} WHERE pair = ?", (str(pair),)).fetchone()
+    return row is not None and not (row[-1] is None and is_valid(*row[1:]))

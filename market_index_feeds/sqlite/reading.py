@@ -61,21 +61,28 @@ class SqliteSource(Source):
         self, connection: StoreFile, stop: Event, progress: Progress | None = None
     ) -> Version | NoVersion | None:
         """Read what changed since the last call, and return the version; None if `stop` is set meanwhile."""
-        with connection.transaction("BEGIN") as sqlite:
+        with connection.transaction("BEGIN"):
             connection.require_store()
-            change = last_change(sqlite)
-            found = Rows(change)
-            known = self._position if self._file == connection.file else None
-            if known is not None and is_in_history(sqlite, known):
-                is_whole, rows = False, sqlite.execute(f"{ROWS} WHERE revision > ?", (known.number,))
-            else:
-                is_whole, rows = True, sqlite.execute(ROWS)
-            for row in rows:
-                if stop.is_set():
-                    return None
-                if progress is not None:
-                    progress(0, 0)
-                found.add(*row)
+            return self.read_within(connection, stop, progress)
+
+    def read_within(
+        self, connection: StoreFile, stop: Event, progress: Progress | None = None
+    ) -> Version | NoVersion | None:
+        """Read as `read_from`, within a transaction."""
+        sqlite = connection.sqlite
+        change = last_change(sqlite)
+        found = Rows(change)
+        known = self._position if self._file == connection.file else None
+        if known is not None and is_in_history(sqlite, known):
+            is_whole, rows = False, sqlite.execute(f"{ROWS} WHERE revision > ?", (known.number,))
+        else:
+            is_whole, rows = True, sqlite.execute(ROWS)
+        for row in rows:
+            if stop.is_set():
+                return None
+            if progress is not None:
+                progress(0, 0)
+            found.add(*row)
         found.end(is_whole=is_whole)
         self.reject_new({record: error for record, _, error in found.invalid.values()})
         version = self.derive(

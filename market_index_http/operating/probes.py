@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from math import inf, isfinite
-from typing import Any, Protocol
+from typing import Final, Protocol
 
-from attrs import define, field
+from attrs import define, field, validators
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from market_index import LiveIndex
-from market_index.errors import safe_repr
 from market_index.wire import format_time
 from market_index_http.routes import exact_route
-from market_index_http.snapshots import require_live
 
 
 class FeedStatus(Protocol):
@@ -67,9 +65,8 @@ class FeedStatus(Protocol):
         """How often the source could not be read so far, and was tried again."""
 
 
-def _limit(_: object, attribute: Any, value: Any) -> None:
-    if value is not None and not (type(value) in {int, float} and 0 <= value < inf):
-        raise ValueError(f"{attribute.name} must be None or a finite number of seconds from 0, got {safe_repr(value)}")
+# NaN, with which every comparison is false, would make any feed healthy.
+_LIMIT: Final = validators.optional(validators.and_(validators.ge(0), validators.lt(inf)))
 
 
 @define
@@ -94,8 +91,8 @@ class Health:
     """
 
     feed: FeedStatus | None = None
-    max_stale: float | None = field(default=None, validator=_limit)
-    max_quiet: float | None = field(default=None, validator=_limit)
+    max_stale: float | None = field(default=None, validator=_LIMIT)
+    max_quiet: float | None = field(default=None, validator=_LIMIT)
 
     def failures(self) -> list[str]:
         """Return the message of each failed check; none if the books are current."""
@@ -123,13 +120,7 @@ def probe_routes(live: LiveIndex, health: Health) -> list[Route]:
       identifies one of several workers that share an address: each has its own feed.
 
     The pairs are served in all cases.
-
-    Raises:
-        TypeError: `live` is not a `LiveIndex`, or `health` is not a `Health`.
     """
-    require_live(live)
-    if not isinstance(health, Health):
-        raise TypeError(f"health must be a Health, such as Health(max_stale=30), got {safe_repr(health)}")
 
     async def alive(_: Request) -> JSONResponse:
         return _response([], {"status": "alive"})

@@ -17,7 +17,6 @@ from market_index.errors import safe_repr
 from market_index_http.queries import asset, parameter, require_small
 from market_index_http.responses import error_response
 from market_index_http.routes import exact_route
-from market_index_http.snapshots import require_live
 from market_index_http.stream.audience import Audience, Client
 from market_index_http.stream.steps import Asked
 
@@ -31,16 +30,9 @@ class Stream:
     Args:
         live: The live index.
         limit: How many streams may be open; any further one gets 503.
-
-    Raises:
-        TypeError: `live` is not a `LiveIndex`.
-        ValueError: `limit` is not a whole number from 1.
     """
 
     def __init__(self, live: LiveIndex, *, limit: int = 1_000) -> None:
-        require_live(live)
-        if type(limit) is not int or limit < 1:
-            raise ValueError(f"limit must be a whole number from 1, got {safe_repr(limit)}")
         self._live = live
         self._limit = limit
         self._audiences: dict[AbstractEventLoop, Audience] = {}
@@ -67,8 +59,7 @@ class Stream:
         many streams.
         """
         try:
-            client = Client(send, _asked(scope))
-            self._require_room()
+            client = Client(send, self._asked(scope))
         except HTTPException as error:
             await error_response(error)(scope, receive, send)
             return
@@ -95,28 +86,25 @@ class Stream:
                 del self._audiences[loop]
                 audience.close()
 
-    def _require_room(self) -> None:
+    def _asked(self, scope: Scope) -> Asked:
+        """Return what a request asks for. Raises `HTTPException`."""
+        require_small(scope)
+        if scope["http_version"] == "1.0":
+            # A server sends a response without a length in chunks, which this client does not know.
+            fields = {"Upgrade": "HTTP/1.1", "Connection": "upgrade, close"}
+            raise HTTPException(426, "A stream requires HTTP/1.1", fields)
+        parameters = QueryParams(scope["query_string"])
+        levels = parameter(parameters, "levels")
+        if levels not in {None, "changed"}:
+            raise HTTPException(400, f"Query parameter 'levels' must be 'changed', got {safe_repr(levels)}")
+        texts = parameter(parameters, "pairs")
+        pairs = None if texts is None else frozenset(map(_pair_of, texts.split(",")))
         if len(self) >= self._limit:
             raise HTTPException(503, f"Too many streams: the limit is {self._limit:,}", {"Retry-After": "5"})
+        return Asked(pairs, as_changes=levels == "changed")
 
     def _count_failure(self) -> None:
         self.failures += 1
-
-
-def _asked(scope: Scope) -> Asked:
-    """Return what a request asks for."""
-    require_small(scope)
-    if scope["http_version"] == "1.0":
-        # A server sends a response without a length in chunks, which this client does not know.
-        fields = {"Upgrade": "HTTP/1.1", "Connection": "upgrade, close"}
-        raise HTTPException(426, "A stream requires HTTP/1.1", fields)
-    parameters = QueryParams(scope["query_string"])
-    levels = parameter(parameters, "levels")
-    if levels not in {None, "changed"}:
-        raise HTTPException(400, f"Query parameter 'levels' must be 'changed', got {safe_repr(levels)}")
-    texts = parameter(parameters, "pairs")
-    pairs = None if texts is None else frozenset(map(_pair_of, texts.split(",")))
-    return Asked(pairs, as_changes=levels == "changed")
 
 
 def _pair_of(text: str) -> Pair:

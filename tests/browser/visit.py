@@ -143,7 +143,7 @@ def visiting(browser: Browser, port: int, *, width: int = 1280, expected: str = 
         visit = Visit(context.new_page(), port)
         yield visit
         assert [message for message in visit.messages if not expected or expected not in message] == []
-        assert all(url.startswith((f"http://127.0.0.1:{port}/", "data:")) for url in visit.requested)
+        assert all(re.match(rf"http://(\S+@)?127\.0\.0\.1:{port}/|data:", url) for url in visit.requested)
     finally:
         context.close()
 

@@ -57,8 +57,8 @@ def connection(live: LiveIndex, feed: FeedState, tmp_path: Path) -> Iterator[ssl
         served(composed(live, stream=True, health=health, metrics=True)) as service,
         served(composed(LiveIndex())) as other,
     ):
-        text = CONFIGURATION.read_text().replace("/etc/nginx/", f"{tmp_path}/")
-        text = text.replace("/var/cache/nginx-market-index", str(tmp_path / "cache")).replace("443", f"unix:{path}")
+        text = CONFIGURATION.read_text().replace("443", f"unix:{path}").replace("/etc/nginx/", f"{tmp_path}/")
+        text = text.replace("/var/cache/nginx-market-index", str(tmp_path / "cache"))
         text = text.replace("127.0.0.1:8000 max_fails=0", f"127.0.0.1:{other.port} max_fails=0")
         text = text.replace("127.0.0.1:8000;", f"127.0.0.1:{service.port};")
         user = "user root;" if os.getuid() == 0 else ""

@@ -150,7 +150,6 @@ def test_a_target_that_always_conflicts_is_tried_again_later(mirroring: Mirrorin
     mirroring.source.step()
     assert spots(mirroring.target.index) == {1: "2"}
     conflict = "memory was not written to: others have changed it"
-    assert caplog.messages.count(f"{conflict}; making it equal again") == 9
     assert f"{conflict}; retrying" in caplog.messages
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -28,7 +27,6 @@ from market_index_feeds import (
     open_feed,
     open_store,
 )
-from market_index_feeds.nats.bucket import Bucket
 from market_index_feeds.nats.publishing import NatsStore
 from market_index_feeds.nats.record import Mark, Record
 from market_index_feeds.nats.values import key_of
@@ -143,10 +141,6 @@ class TestVersions:
             assert store.update(books(2, 999), map(pair, range(1000, 3000))).retracted == 1500
             expected = contents(2, 999) | {999: "1"}
             assert spots(store.read().index) == expected
-            loaded = list[tuple[int, int]]()
-            open_feed(bucket).read(lambda done, total: loaded.append((done, total)))
-            assert loaded
-            assert all(0 < done <= total for done, total in loaded)
             reader.until(lambda version: (spots(version.index), version.index.as_of) == (expected, "slot 1"))
 
     def test_a_first_change_that_is_not_finished_is_no_version(self, bucket: str):
@@ -158,46 +152,6 @@ class TestVersions:
             before_batches(store, {2: check, 3: check})
             store.update(books(1), freshness=Freshness("slot 1"))
         assert outcome(bucket) == (contents(1), "slot 1")
-
-    @all_changes
-    def test_a_store_reads_nothing_of_its_own_changes(
-        self, bucket: str, change: Callable[[Store, int], Receipt], monkeypatch: pytest.MonkeyPatch
-    ):
-        read = list[int]()
-        page = Bucket.read_page
-
-        async def observed(self: Bucket, after: int) -> Any:
-            found = await page(self, after)
-            read.extend(message.sequence for message in found[0])
-            return found
-
-        monkeypatch.setattr(Bucket, "read_page", observed)
-        with open_store(bucket) as store:
-            store.replace(books(1), Freshness("slot 1"))
-            change(store, 2)
-            written = [change(store, 3).position.number] if change is CHANGES["replace"] else []
-            store.retract(pair(0))
-            own = read.copy()
-            content, late = store.read(), open_feed(bucket)
-            assert late.read() == content.index
-            assert late.version is not None
-            assert (late.version.index.freshness, late.version.position) == (content.index.freshness, content.position)
-        if written:
-            assert own == []
-
-    def test_an_invalid_value_that_is_replaced_is_valid(self, bucket: str, nats_server: nats.Server):
-        with open_store(bucket) as store:
-            store.replace(books(1), Freshness("slot 1"))
-            for number in (0, 1, 20):
-                nats.put(nats_server, nats.name_of(bucket), key_of(pair(number)), b"damaged")
-            assert store.read().invalid == {pair(0), pair(1), pair(20)}
-            assert store.replace(books(1)[1:], Freshness("slot 2")).retracted == 2
-            version = store.read()
-            assert (spots(version.index), version.index.as_of, version.invalid) == (
-                dict.fromkeys(range(1, SIZE), "1"),
-                "slot 2",
-                frozenset(),
-            )
 
 
 def succeeds(work: Callable[[], object]) -> bool:
@@ -247,17 +201,6 @@ class TestUnfinished:
             with open_store(bucket) as other:
                 other.update([book(0, 6)], freshness=Freshness("slot 6"))
             reader.until(lambda version: version.index.as_of == "slot 6")
-
-    def test_a_replacement_repairs_what_a_killed_one_left(self, bucket: str):
-        with NatsStore(bucket) as store:
-            store.replace(books(1), Freshness("slot 1"))
-            before_batches(store, {2: kill})
-            with suppress(Killed):
-                store.replace(books(2), Freshness("slot 2"))
-        with open_store(bucket) as other:
-            receipt = other.replace(books(3, 4), Freshness("slot 3"))
-            assert (receipt.published, receipt.retracted) == (4, 4)
-        assert outcome(bucket) == (contents(3, 4), "slot 3")
 
     @pytest.mark.parametrize("is_first", [False, True])
     @all_changes
@@ -516,60 +459,10 @@ def test_a_batch_that_is_stored_in_part_is_a_change_that_was_not_finished(
         assert outcome(bucket) == (contents(4), "slot 4")
 
 
-class TestSignals:
-    @pytest.mark.parametrize("then", [lambda: None, kill], ids=["returns", "raises"])
-    @pytest.mark.parametrize("is_waiting", [False, True])
-    def test_a_signal_handler_closes_a_store_in_the_middle_of_a_change(
-        self, bucket: str, nats_server: nats.Server, then: Callable[[], None], is_waiting: bool
-    ):
-        """Between two batches, or while it waits for the server. The change is finished if the handler returns."""
-        is_handled, store = Event(), NatsStore(bucket, wait=DEADLINE_SECONDS)
-        threads = list[threading.Thread]()
-
-        def handle(*_: object) -> None:
-            is_handled.set()
-            store.close()
-            then()
-
-        def send() -> None:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-
-        def send_while_it_waits() -> None:
-            nats_server.stop()
-
-            def interrupt() -> None:
-                try:
-                    send()
-                    assert is_handled.wait(DEADLINE_SECONDS)
-                finally:
-                    nats_server.send(signal.SIGCONT)
-
-            threads.append(in_thread(interrupt))
-
-        former = signal.signal(signal.SIGUSR1, handle)
-        try:
-            before_batches(store, {2: send_while_it_waits if is_waiting else send})
-            with suppress(Killed):
-                store.replace(books(1), Freshness("slot 1"))
-        finally:
-            signal.signal(signal.SIGUSR1, former)
-            for thread in threads:
-                thread.join(DEADLINE_SECONDS)
-        assert is_handled.is_set()
-        with pytest.raises(StoreError, match="is closed"):
-            store.publish(book(1, 1))
-        if then is not kill:
-            assert outcome(bucket) == (contents(1), "slot 1")
-        with open_store(bucket) as other:
-            other.replace(books(2), Freshness("slot 2"))
-        assert outcome(bucket) == (contents(2), "slot 2")
-
-
 class TestWait:
     @pytest.fixture
-    def suspended(self, bucket: str, nats_server: nats.Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[NatsStore]:
+    def suspended(self, bucket: str, nats_server: nats.Server) -> Iterator[NatsStore]:
         """A store that waits half a second, and whose server does not answer. Requests have timeouts of a minute."""
-        monkeypatch.setattr("market_index_feeds.nats.connection.IDLE_SECONDS", DEADLINE_SECONDS)
         with NatsStore(bucket, wait=DEADLINE_SECONDS) as store:
             store.replace(books(1), Freshness("slot 1"))
             set_wait(store, 0.5)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from threading import Event
 
 import pytest
-from nats.aio.client import Client
 
 from market_index import Freshness, LiveIndex
-from market_index_feeds import Conflict, Receipt, StoreError, Version, mirror, open_feed, open_store
+from market_index_feeds import Conflict, Receipt, StoreError, mirror, open_feed, open_store
 from market_index_feeds.nats.publishing import NatsStore
 from market_index_feeds.nats.values import key_of
 from tests import nats
@@ -69,11 +65,8 @@ def test_a_suspended_server_loses_no_change(server: nats.Server):
         resuming.join()
 
 
-def test_a_publisher_that_was_idle_while_the_server_restarted_knows_the_outcome(
-    server: nats.Server, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_publisher_that_was_idle_while_the_server_restarted_knows_the_outcome(server: nats.Server):
     """Otherwise its first attempt fails without an answer, and may have been stored before the change of another."""
-    monkeypatch.setattr("market_index_feeds.nats.connection.IDLE_SECONDS", 0)
     with open_store(server.bucket("books"), wait=10) as store:
         store.publish(book(1, 1))
         server.kill()
@@ -108,73 +101,6 @@ def test_late_readers_see_no_mixture(server: nats.Server):
         ending.set()
         publishing.join(DEADLINE_SECONDS)
     assert len(seen) > 1
-
-
-PUBLISHER = """
-import sys
-from itertools import count
-from market_index import Freshness
-from market_index_feeds import open_store
-from tests.feeds.made_up import book
-
-with open_store(sys.argv[1], wait=10) as store:
-    for number in count(int(sys.argv[2])):
-        print(number, flush=True)
-        books = [book(one, number) for one in range(2500 - number % 100)]
-        store.replace(books, Freshness(str(number)))
-"""
-"""Replaces 2,500 books, in three batches, again and again. Prints the number of each replacement before it begins."""
-
-
-def kill_after(server: nats.Server, process: subprocess.Popen[bytes], messages: int) -> None:
-    """Kill a publisher when it has sent so many messages."""
-
-    async def work(client: Client) -> None:
-        subscription = await client.subscribe("$KV.books.>")
-        for _ in range(messages):
-            await subscription.next_msg(DEADLINE_SECONDS)
-        process.kill()
-
-    nats.plain(server, work)
-
-
-KILLS = 10
-
-
-@pytest.mark.thorough
-def test_a_publisher_that_is_killed_within_a_replacement_leaves_whole_books(server: nats.Server):
-    """A version with an as_of is exactly one replacement. One without it has books of two, each whole."""
-    url, number, randomly = server.bucket("books"), 1, random.Random(7)
-
-    def check(version: Version) -> None:
-        index, found = version.index, spots(version.index)
-        if index.as_of is not None:
-            assert found == dict.fromkeys(range(2500 - int(index.as_of) % 100), index.as_of)
-        else:
-            assert all(spot is not None and int(spot) <= number for spot in found.values())
-            assert len(found) >= 2400
-
-    with open_store(url, wait=10) as store, Reader(open_feed(url)) as reader:
-        store.replace([book(one, number) for one in range(2500 - number)], Freshness(str(number)))
-        reader.until(lambda version: version.index.as_of == "1")
-        for _ in range(KILLS):
-            command = [sys.executable, "-c", PUBLISHER, url, str(number)]
-            with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-                kill_after(server, process, randomly.randrange(1, 7500))
-                assert process.stdout
-                number = max(map(int, process.stdout.read().split())) + 1
-            with open_store(url, wait=10) as other:
-                left = other.read()
-                check(left)
-                other.update([book(1, number)], freshness=Freshness("blind"))
-                assert other.read().index.as_of == (None if left.index.as_of is None else "blind")
-                other.replace([book(one, number) for one in range(2500 - number % 100)], Freshness(str(number)))
-            expected = str(number)
-            reader.until(lambda version: version.index.as_of == expected)  # noqa: B023  # called at once
-            number += 1
-        for version in reader.versions:
-            if version.index.as_of != "blind":
-                check(version)
 
 
 def purge_first(server: nats.Server) -> dict[int, str | None]:

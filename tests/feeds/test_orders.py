@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
@@ -294,12 +295,28 @@ def test_the_last_block_before_a_wrong_line_is_the_content_at_every_start(
         assert list(reader.versions[0].orders or ()) == ["a"]
         assert reader.problem() == reader.versions[0].problem
         assert "waiting for " in str(reader.problem())
+        with Reader(open_feed(f"orders:{path}", follow=follow)) as worker:
+            assert (worker.pull().index.as_of, worker.problem()) == ("1", reader.problem())
         if follow:
             reader.until(lambda _: reader.feed.health.is_unknown)
             append(path, RESET, place("b"), block("2"))
             reader.until(lambda version: version.index.as_of == "2")
             assert reader.problem() is None
     assert open_feed(f"orders:{path}", follow=follow).read().as_of == ("2" if follow else "1")
+
+
+@pytest.mark.decision(31)
+def test_the_last_block_before_a_wrong_line_of_a_pipe_is_its_content(tmp_path: Path):
+    os.mkfifo(path := tmp_path / "events")
+    pipe = os.open(path, os.O_RDWR)  # also for reading, so that opening it does not wait for a reader
+    with Reader(open_feed(f"orders:{path}")) as reader:
+        os.write(pipe, b"".join([RESET, place("a"), block("1"), b"nonsense\n", place("c"), block("2")]))
+        assert (reader.pull().index.as_of, list(reader.versions[0].orders or ())) == ("1", ["a"])
+        assert "waiting for a reset" in str(reader.problem())
+        os.write(pipe, b"".join([RESET, block("3")]))
+        reader.until(lambda version: version.index.as_of == "3")
+        assert reader.problem() is None
+    os.close(pipe)
 
 
 def test_a_line_without_its_newline_is_named(tmp_path: Path):

@@ -114,27 +114,6 @@ class TestRecorder:
             Recorder(path)
         Recorder(path).close()
 
-    def test_a_recording_that_was_not_read_is_continued(self, path: Path):
-        path.write_bytes(book_line(book(1, 1)) + recorded(0, "slot 1"))
-        with Recorder(path) as recorder:
-            receipt = recorder.update([book(2, 2)], [pair(1), pair(7)])
-        assert (receipt.published, receipt.retracted) == (1, 1)
-        assert [(spots(index), index.as_of) for _, index in replay(path)] == [
-            ({1: "1"}, "slot 1"),
-            ({2: "2"}, "slot 1"),
-        ]
-
-    def test_what_another_program_appends_is_no_part_of_it(self, path: Path):
-        path.write_bytes(book_line(book(1, 1)) + recorded(0))
-        with Recorder(path) as recorder:
-            before = recorder.read().position
-            with path.open("ab") as other:
-                other.write(b'{"base":"half')
-            assert recorder.position != before
-            recorder.update([book(2, 2)])
-            assert spots(recorder.read().index) == {1: "1", 2: "2"}
-        assert b"half" not in path.read_bytes()
-
     def test_a_file_that_is_removed_or_replaced_is_not_written(self, path: Path):
         with Recorder(path) as recorder:
             recorder.update([book(1, 1)])
@@ -157,22 +136,6 @@ class TestRecorder:
             recorder.update([book(1, 1)])
         assert [one.name for one in path.parent.iterdir()] == [path.name]
         assert spots(open_feed(path).read()) == {1: "1"}
-
-    def test_an_empty_file_of_a_killed_recorder_is_continued(self, path: Path):
-        path.touch()
-        with pytest.raises(FeedError, match="it must contain a commit line with recorded_at, got none"):
-            list(replay(path))
-        with Recorder(path) as recorder:
-            recorder.update([book(1, 1)])
-        assert spots(open_feed(path).read()) == {1: "1"}
-
-    def test_a_file_that_is_emptied_is_read_as_empty(self, path: Path):
-        with Recorder(path) as recorder:
-            recorder.update([book(1, 1)], freshness=Freshness("slot 1"))
-            os.truncate(path, 0)
-            assert recorder.read().index == {}
-            recorder.update([book(2, 2)])
-            assert spots(recorder.read().index) == {2: "2"}
 
     def test_the_path_is_that_at_the_opening(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         (tmp_path / "elsewhere").mkdir()
@@ -258,11 +221,6 @@ class TestReplay:
         path.write_bytes(path.read_bytes() + b"nonsense\n" + recorded(9))
         with Reader(Feed(Replay(path, speed=1e9))) as reader, pytest.raises(FeedError, match="line 7 rejected"):
             reader.end()
-
-
-def test_what_follows_the_last_commit_line_is_no_change(path: Path):
-    path.write_bytes(book_line(book(1, 1)) + recorded(1, "a") + book_line(book(1, 2)))
-    assert replayed(path) == [(1, {1: "1"}, "a")]
 
 
 @pytest.mark.parametrize("torn", [bytes(4096) + b'pair":1}\n', b"nonsense\n", bytes(4096)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from market_index import ADA, Pair, wire
 from market_index_feeds import open_feed
-from tests.command import COMMAND, invoke, running, started, untimed
+from tests.command import COMMAND, invoke, running, started
 from tests.conftest import RECORDED
 from tests.feeds.event_lines import RESET, block, place
 from tests.feeds.ledger.datums import SATURNSWAP, datum, filled, output, saturnswap, shadowbook
@@ -86,26 +87,32 @@ def test_the_books_of_the_ledger_are_served_and_follow_each_block(tmp_path: Path
         assert command.stderr.count("outputs skipped: 1 unknown datum (") == workers
 
 
-def test_a_kupo_that_is_syncing_is_served_without_pairs(tmp_path: Path):
-    with (
-        serving(Kupo([Block(100)], failure="syncing")) as kupo,
-        running(tmp_path, name_of(kupo), "--port", 0) as command,
-    ):
-        health = command.service.request("/healthz")
-        assert (health.status, health.json["problem"]) == (503, "is still reading the chain")
-
-
 def test_each_order_is_a_line_with_its_venue(recorded: Kupo):
     found = invoke("orders", name_of(recorded), CHAD, "ADA")
     assert (found.returncode, found.stderr) == (0, "")
     header, row = (line.split("\t") for line in found.stdout.splitlines())
     assert row == [
         "e" * 56 + "00000001#0",
-        *("Splash", CHAD, "ADA", "bid", "2832390295/152648", "17191", "anyone", "318979755", "318992042", "-"),
+        *(
+            "Splash",
+            "Charles the Chad/ADA",
+            CHAD,
+            "ADA",
+            "bid",
+            "2832390295/152648",
+            "17191",
+            "anyone",
+            "318979755",
+            "318992042",
+            "-",
+        ),
         "123886 lovelace per fill (prepaid); 900000 lovelace per step (prepaid)",
     ]
     assert len(header) == len(row)
     assert invoke("orders", name_of(recorded), CHAD, "ADA", "--venue", "geni").stdout.count("\n") == 1
+    unknown = invoke("orders", name_of(recorded), "--venue", "zzz")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert re.search(r"Error: --venue must begin as one of .*, GeniusYield, .*, Splash, got 'zzz'\n$", unknown.stderr)
 
 
 def test_an_order_as_json_has_what_the_builder_of_a_transaction_needs(recorded: Kupo):
@@ -132,10 +139,10 @@ def test_all_orders_are_sorted_by_pair_side_and_price(recorded: Kupo):
     orders = feed.version.orders if feed.version is not None else None
     assert orders is not None
     assert {row[0] for row in rows} == set(orders)
-    keys = [(Pair.parse(f"{row[2]}/{row[3]}"), row[4], orders[row[0]].price) for row in rows]
+    keys = [(Pair.parse(f"{row[3]}/{row[4]}"), row[5], orders[row[0]].price) for row in rows]
     assert keys == sorted(keys)
-    assert {len(row) for row in rows} == {12}
-    assert "2030-03-17T17:46:40Z" in {row[10] for row in rows}
+    assert {len(row) for row in rows} == {13}
+    assert "2030-03-17T17:46:40Z" in {row[11] for row in rows}
 
 
 def test_skipped_outputs_are_listed_with_the_reason(recorded: Kupo):
@@ -188,20 +195,6 @@ def test_one_command_runs_the_stand_in_and_the_server_and_one_signal_ends_both(t
         os.killpg(command.process.pid, signal.SIGINT)
         assert command.process.wait(DEADLINE_SECONDS) == 0
         assert "Traceback" not in command.stderr
-
-
-def test_headers_of_a_file_are_sent_to_a_kupo(recorded: Kupo, tmp_path: Path):
-    """As a proxy in front of a Kupo requires."""
-    (tmp_path / "headers").write_text("X-API-Key: secret\n")
-    recorded.required = {"X-API-Key": "secret"}
-    try:
-        assert invoke("pairs", name_of(recorded), "--headers", tmp_path / "headers").returncode == 0
-        failed = invoke("pairs", name_of(recorded))
-        assert failed.returncode == 3
-        message = f"Error: {name_of(recorded)} cannot be read: response to /health must have status 200, got 401\n"
-        assert untimed(failed.stderr) == message
-    finally:
-        recorded.required = {}
 
 
 MINE = """

@@ -15,7 +15,7 @@ import pytest
 
 from market_index import wire
 from market_index_feeds import open_feed
-from tests.command import BOOK, COMMAND, SAMPLE, invoke, started
+from tests.command import BOOK, COMMAND, SAMPLE, invoke, started, untimed
 from tests.waiting import DEADLINE_SECONDS
 
 RUN = """
@@ -68,13 +68,14 @@ def test_only_serve_imports_a_web_stack_and_no_file_needs_nats(store: Path):
         ("click", "pairs", "market-index", "cli"),
         ("click", "serve", "serve", "server"),
         ("starlette", "serve", "Error: serve", "server"),
-        ("starlette", "relay --metrics-port 0 new.db", "Error: --metrics-port", "server"),
+        ("starlette", "relay --metrics-port 0 sample:", "--metrics-port", "server"),
     ],
 )
 def test_one_line_names_the_extra_that_is_missing(missing: str, command: str, user: str, extra: str):
-    done = run_python("-c", RUN, missing, "market-index", *command.split(), SAMPLE)
-    remedy = f"pip install '.[{extra}]' in a clone of the project ({missing} is not installed)"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{user} needs the extra {extra}: {remedy}\n")
+    done = run_python("-c", RUN, missing, "market-index", *command.split(), "new.db")
+    remedy = f"pip install 'PATH[{extra}]' of a clone or a wheel ({missing} is not installed)"
+    expected = f"{user} needs the extra {extra}: {remedy}\n"
+    assert (done.returncode, done.stdout, untimed(done.stderr)) == (2, "", expected)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
@@ -143,23 +144,6 @@ def test_a_closed_stream_is_no_file_of_the_command(store: Path, redirections: st
     assert done.returncode == exit_code
     assert done.stdout == ("" if exit_code else f"{store}: 13 order books published, revision 1\n")
     assert len(open_feed(store).read()) == pairs
-
-
-@pytest.mark.parametrize(
-    ("command", "exit_code"), [("pairs", 0), ("dump", 0), ("relay", 2), ("record", 2), ("serve", 3), ("publish", 2)]
-)
-def test_every_command_works_without_standard_error(command: str, exit_code: int, tmp_path: Path):
-    arguments: dict[str, list[object]] = {
-        "pairs": [SAMPLE],
-        "dump": [SAMPLE],
-        "relay": ["-", tmp_path / "new.db"],
-        "record": [SAMPLE, "x.gz"],
-        "serve": ["nowhere"],
-        "publish": [tmp_path / "new.db", "--replace"],
-    }
-    words = map(str, [COMMAND, command, *arguments[command]])
-    done = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *words], capture_output=True, timeout=60, check=False)
-    assert (done.returncode, bool(done.stdout)) == (exit_code, exit_code == 0)
 
 
 def test_ctrl_c_during_the_imports_has_no_traceback(tmp_path: Path):

@@ -75,17 +75,6 @@ def test_a_name_of_several_pairs_is_an_error_that_lists_them(twins: Path):
     )
 
 
-def test_pairs_are_filtered_by_names_and_identifiers(registry: Path):
-    def listed(text: str, *options: object) -> list[str]:
-        rows = invoke("pairs", SAMPLE, "--filter", text, *options).stdout.splitlines()[1:]
-        return [row.split("\t")[-1] for row in rows]
-
-    assert (len(listed("")), len(listed("ada"))) == (13, 11)
-    assert listed("iusd") == listed(IUSD.policy_id.hex().upper()) == [str(IUSD)] * 2
-    assert listed("usdi") == []
-    assert listed("usdi", "--tokens", registry) == [str(IUSD)] * 2
-
-
 def test_with_a_registry_names_and_numbers_are_those_of_people(registry: Path, twins: Path):
     headings, first, second = (
         row.split("\t") for row in invoke("pairs", twins, "--tokens", registry).stdout.splitlines()
@@ -114,32 +103,33 @@ def test_the_tokens_of_a_service_name_its_assets_and_a_pipe_has_its_smallest_uni
         assert invoke("pairs", f"http://127.0.0.1:{service.port}").stdout.splitlines()[1].startswith("ADA/iUSD\t")
 
 
-def test_a_book_is_drawn_again_at_the_same_place_when_it_changes(store: Path):
+def test_a_book_is_drawn_again_at_the_same_place_and_within_the_terminal(store: Path):
     pair, other = Pair(FIRST, ADA), Pair(SECOND, ADA)
+    levels = {"bids": [(str(price), 1) for price in range(1, 50)], "asks": [(str(price), 1) for price in range(50, 99)]}
     ours, theirs = os.openpty()
     output = b""
 
     def shows(spot: int) -> bool:
         nonlocal output
-        while f"spot {spot}\x1b".encode() not in output:
+        while f"spot {spot}\x1b".encode() not in output or not output.endswith(b"\x1b[J\r\n"):
             output += os.read(ours, 65536)
+        first, *frames = output.split(b"\x1b[H")
+        lines = frames[-1].decode().replace("\x1b[K", "").replace("\x1b[J", "").split("\r\n")
+        assert len(lines) <= 24
+        assert max(map(len, lines)) <= 80
         # It is drawn over the last one: to clear the screen would flicker.
-        return output.count(b"\x1b[H") == spot and b"\x1b[2J" not in output
+        return (first, len(frames)) == (b"", spot) and b"\x1b[2J" not in output
 
     with open_store(store) as publishing:
-        publishing.publish(OrderBook(pair, spot="1"))
-        command = [str(COMMAND), "book", str(store), "TWIN", "ADA", "--watch"]
-        environment = os.environ | {"TERM": "xterm"}
+        publishing.publish(OrderBook.from_levels(pair, spot="1", **levels))
+        command = [str(COMMAND), "book", str(store), "TWIN", "ADA", "--watch", "--depth", "40"]
+        environment = os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
         with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=environment) as process:
             assert process.stderr
             assert shows(1)
             publishing.publish(OrderBook(other, spot="9"))
-            publishing.publish(OrderBook(pair, spot="2"))
+            publishing.publish(OrderBook.from_levels(pair, spot="2", **levels))
             assert shows(2)
-            publishing.retract(pair)
-            assert process.stderr.readline().decode() == f"Pair {pair} not found\n"
-            publishing.publish(OrderBook(pair, spot="3"))
-            assert shows(3)
             process.send_signal(signal.SIGINT)
             assert process.wait(DEADLINE_SECONDS) == 0
             assert process.stderr.read() == b""

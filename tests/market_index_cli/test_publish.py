@@ -53,7 +53,7 @@ def test_rejected_lines_are_named_and_do_not_stop_others(store: Path, lines: Pat
 def test_no_store_is_created_if_all_lines_are_rejected(store: Path):
     """Of many, 20 are named, and all are counted."""
     done = invoke("publish", store, "-", stdin="nonsense\n" * 25)
-    assert (done.returncode, done.stdout) == (5, "standard input: 0 order books published\n")
+    assert (done.returncode, done.stdout) == (5, f"{store}: 0 order books published\n")
     assert done.stderr.count(" rejected: ") == 20
     assert done.stderr.endswith("standard input: 25 records rejected\n")
     assert not store.exists()
@@ -124,6 +124,12 @@ def test_retract_lines_retract_their_pairs(store: Path, lines: Path):
     assert invoke("publish", store, lines, "--as-of", "slot 1").returncode == 0
     index = open_feed(store).read()
     assert (set(spots(index)), index.as_of) == ({3}, "slot 1")
+
+
+def test_a_replacement_with_an_invalid_line_says_that_nothing_was_published(store: Path):
+    done = invoke("publish", store, "-", "--replace", stdin=line(1) + "nonsense\n")
+    assert (done.returncode, done.stdout) == (5, f"{store}: 0 order books published\n")
+    assert done.stderr.endswith("must have no invalid line to replace a store: nothing was changed\n")
 
 
 def test_replace_makes_the_file_the_whole_of_the_store(store: Path, lines: Path):

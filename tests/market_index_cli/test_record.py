@@ -74,5 +74,5 @@ class TestReplays:
                 eventually(lambda expected=expected: stored(store) == expected)  # type: ignore[misc]  # a default has no type
             process.terminate()
             output, _ = process.communicate(timeout=DEADLINE_SECONDS)
-        assert process.returncode == 0
+        assert process.returncode == 1
         assert re.search(r": \d+ order books published, \d+ pairs retracted, ", output)

@@ -11,6 +11,7 @@ from tests.service import Client, HttpResponse
 from tests.waiting import DEADLINE_SECONDS
 
 PAIR_LIST = "/trading-view/pair-list"
+ORDER_BOOK = "/trading-view/order-book"
 
 
 def numbered_pair(number: int) -> Pair:

@@ -5,28 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from contextlib import closing
-from http.client import HTTPResponse
 from math import inf, nan
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-import market_index_http
-from market_index import LiveIndex, MarketIndex
-from market_index_http import create_app, operating, stream
-from market_index_http.operating import Health, Metrics, description, description_route, probe_routes
-from market_index_http.operating.metrics import CountResponses
+from market_index import LiveIndex
+from market_index_http import create_app
+from market_index_http.operating import Health, Metrics, description, description_route
 from market_index_http.stream import Stream
 from tests.asgi import request, request_cached, response_of_call, scope_of
-from tests.market_index_http.books import MIDDLE, PAIR_LIST, stock
-from tests.metrics import samples_of_text
-from tests.service import Client, served
+from tests.market_index_http.books import MIDDLE, PAIR_LIST
 
 BOOK = "/trading-view/order-book"
 
@@ -39,20 +33,10 @@ print(*sorted(name for name in sys.modules if name.startswith(("market_index_htt
     assert done.stdout.split() == [f"market_index_http.{name}" for name in names]
 
 
-@pytest.mark.parametrize(
-    ("added", "paths"),
-    [
-        ([], [PAIR_LIST, BOOK]),
-        (["stream"], [PAIR_LIST, BOOK, "/stream"]),
-        (["stream", "probes"], [PAIR_LIST, BOOK, "/stream", "/healthz", "/livez", "/readyz"]),
-    ],
-)
-def test_the_description_is_of_the_routes_of_the_app(added: list[str], paths: list[str]):
+def test_the_description_is_of_the_routes_of_the_app():
     live = LiveIndex()
-    routes = {"stream": [Stream(live).route()], "probes": probe_routes(live, Health())}
-    app = create_app(live, routes=[description_route(), *(route for name in added for route in routes[name])])
-    described = json.loads(request(app, "/openapi.json").body)
-    assert set(described["paths"]) == set(paths)
+    app = create_app(live, routes=[description_route(), Stream(live).route()])
+    assert set(json.loads(request(app, "/openapi.json").body)["paths"]) == {PAIR_LIST, BOOK, "/stream"}
 
 
 def test_a_description_has_what_its_owner_gives():
@@ -70,31 +54,13 @@ def test_a_description_has_what_its_owner_gives():
         description_route(titel="Mine")
 
 
-def test_the_public_names_are_those_of_all():
-    assert market_index_http.__all__ == ["create_app", "find_response"]
-    assert stream.__all__ == ["Stream"]
-    assert operating.__all__ == [
-        "FeedStatus",
-        "Health",
-        "Metrics",
-        "description",
-        "description_route",
-        "probe_routes",
-    ]
-    assert operating.Metrics is Metrics
-    for module in (market_index_http, stream, operating):
-        for name in module.__all__:
-            assert getattr(module, name).__doc__
-        assert not hasattr(module, "nothing")
-
-
 def test_only_metrics_need_their_extra():
     program = """import sys
 sys.modules["prometheus_client"] = None
 from market_index_http.operating import Health
 from market_index_http.operating import Metrics"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    message = "Metrics needs the extra metrics: pip install '.[metrics]' in a clone of the project"
+    message = "Metrics needs the extra metrics: pip install 'PATH[metrics]' of a clone or a wheel"
     assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message} (prometheus_client is not installed)"
 
 
@@ -143,50 +109,10 @@ def test_a_post_of_the_host_at_the_path_of_an_endpoint_is_reached():
     assert request(app, BOOK).status == 400
 
 
-def test_what_is_no_route_is_rejected():
-    live = LiveIndex()
-    wrong: Any
-    for wrong in ([Stream(live)], [probe_routes(live, Health())], ["/own"]):
-        with pytest.raises(TypeError, match=r"routes must contain routes, such as Stream\(live\).route\(\), got "):
-            create_app(live, routes=wrong)
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        create_app,
-        Stream,
-        lambda live: probe_routes(live, Health()),
-        lambda live: Metrics().watch(create_app(LiveIndex()), live),
-    ],
-    ids=["create_app", "Stream", "probe_routes", "watch"],
-)
-@pytest.mark.parametrize("wrong", [None, MarketIndex(), [MIDDLE]], ids=["None", "MarketIndex", "list"])
-def test_what_is_no_live_index_is_rejected_at_once(use: Any, wrong: Any):
-    with pytest.raises(TypeError, match=r"live must be a LiveIndex, such as LiveIndex\(books\), got "):
-        use(wrong)
-
-
-def test_a_wrong_health_or_label_is_rejected_before_a_request():
-    wrong: Any
-    for wrong in (None, LiveIndex()):
-        with pytest.raises(TypeError, match="health must be a Health, such as "):
-            probe_routes(LiveIndex(), wrong)
-    for wrong in (None, 5, b"api", ["api"]):
-        with pytest.raises(TypeError, match="name must be a str, got "):
-            Metrics().watch(create_app(LiveIndex()), LiveIndex(), name=wrong)
-
-
-@pytest.mark.parametrize("limit", [0, -5, 2.5, True, "9", None])
-def test_an_invalid_limit_of_streams_is_rejected(limit: Any):
-    with pytest.raises(ValueError, match="limit must be a whole number from 1, got "):
-        Stream(LiveIndex(), limit=limit)
-
-
-@pytest.mark.parametrize("seconds", [nan, -1, inf, True, "30"])
+@pytest.mark.parametrize("seconds", [nan, -1, inf])
 @pytest.mark.parametrize("name", ["max_stale", "max_quiet"])
 def test_an_invalid_limit_of_health_is_rejected(name: str, seconds: Any):
-    with pytest.raises(ValueError, match=f"{name} must be None or a finite number of seconds from 0, got "):
+    with pytest.raises(ValueError, match=f"'{name}' must be "):
         Health(**{name: seconds})
     health = Health(max_stale=0, max_quiet=0.5)
     with pytest.raises(ValueError, match=name):
@@ -195,22 +121,6 @@ def test_an_invalid_limit_of_health_is_rejected(name: str, seconds: Any):
 
 class TestMetrics:
     """Several apps in one registry."""
-
-    def test_each_app_has_series_of_its_own(self):
-        live, other, metrics, registry = LiveIndex([MIDDLE]), LiveIndex(), Metrics(), CollectorRegistry()
-        registry.register(metrics)
-        own = metrics.watch(create_app(live), live, name="own")
-        public = metrics.watch(create_app(other, routes=[metrics.route()]), other, name="public")
-        for app, where in ((own, PAIR_LIST), (own, "/nowhere"), (public, PAIR_LIST), (public, PAIR_LIST)):
-            request(app, where)
-        for text in (generate_latest(registry).decode(), request(public, "/metrics").body.decode()):
-            samples = samples_of_text(text)  # it rejects duplicates
-            assert samples["market_index_pairs", "app=own"] == 1
-            assert samples["market_index_pairs", "app=public"] == 0
-            name = "market_index_requests_total"
-            assert samples[name, "app=own", f"endpoint={PAIR_LIST}", "status=200"] == 1
-            assert samples[name, "app=own", "endpoint=other", "status=404"] == 1
-            assert samples[name, "app=public", f"endpoint={PAIR_LIST}", "status=200"] == 2
 
     def test_duplicates_are_rejected_before_a_scrape(self):
         metrics, registry = Metrics(), CollectorRegistry()
@@ -225,7 +135,6 @@ class TestMetrics:
     @pytest.mark.parametrize("root_path", ["", "/api"])
     def test_a_response_is_counted_by_the_path_of_a_route(self, root_path: str):
         """Also below middleware that copies the scope, and of a nested app that has the path of a route."""
-        found: list[tuple[str, int]] = []
 
         def copying(inner: Any) -> Any:
             async def call(scope: Any, receive: Any, send: Any) -> None:
@@ -235,25 +144,16 @@ class TestMetrics:
 
         nested = Mount("/nested", create_app(LiveIndex()))
         adapter = create_app(LiveIndex(), routes=[nested, Route("/fails", fail)], middleware=[Middleware(copying)])
-        app = CountResponses(adapter, lambda path, status, _: found.append((path, status)))
+        app = Metrics().watch(adapter, LiveIndex())
         for path in (PAIR_LIST, BOOK, "/nowhere", f"/nested{PAIR_LIST}", "/fails"):
             response_of_call(app, scope_of(root_path + path) | {"root_path": root_path})
         response_of_call(app, scope_of(root_path + PAIR_LIST, "POST") | {"root_path": root_path})
-        assert found == [
-            *((PAIR_LIST, 200), (BOOK, 400), ("/nowhere", 404), (f"/nested{PAIR_LIST}", 200)),
-            *(("/fails", 500), (PAIR_LIST, 405)),
-        ]
-
-
-def test_a_stream_is_not_sent_in_chunks_to_a_client_that_knows_none():
-    live = LiveIndex([MIDDLE])
-    app = create_app(live, routes=[Stream(live).route()])
-    for server in (stock(app), None):
-        with served(app, server) as service, closing(Client(service.port)) as client:
-            client.socket.sendall(b"GET /stream HTTP/1.0\r\n\r\n")
-            response = HTTPResponse(client.socket)
-            response.begin()
-            # Before its body is read: a stream does not end.
-            assert (response.status, response.getheader("Upgrade")) == (426, "HTTP/1.1")
-            assert response.getheader("Transfer-Encoding") is None
-            assert json.loads(response.read()) == {"error": "A stream requires HTTP/1.1"}
+        found = {
+            path: {status: n for status, n in counts.statuses.items() if n} for path, counts in app.responses.items()
+        }
+        assert found == {
+            PAIR_LIST: {200: 1, 405: 1},
+            BOOK: {400: 1},
+            "/fails": {500: 1},
+            "other": {404: 1, 200: 1},
+        }

@@ -1,30 +1,22 @@
-"""The rules of the contract and the decisions on HTTP.
-
-A state machine compares every response with an independent model, as a raw ASGI call and through a real uvicorn. The
-tables below it name the single rules.
-"""
+"""The contract and the decisions on HTTP: the whole check of `market_index.contract`, and what it does not know."""
 
 from __future__ import annotations
 
 import gzip
-import re
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import pytest
-from attrs import evolve
 from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import run_state_machine_as_test
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from market_index import Freshness, LiveIndex, OrderBook
-from market_index.strategies import order_books, pairs
+from market_index import Freshness, LiveIndex, contract
+from market_index.contract.machine import service_machine
 from market_index_http import create_app
 from market_index_http.operating import Health
 from market_index_http.responses import Body
@@ -32,15 +24,11 @@ from market_index_http.routes import exact_route
 from tests.apps import composed
 from tests.asgi import request, request_cached, response_of_call, scope_of
 from tests.feed_state import FeedState
-from tests.market_index.invalid_texts import invalid_asset_id_texts
-from tests.market_index_http.books import MIDDLE, fetch, numbered_pair, stock, target
-from tests.market_index_http.model import ORDER_BOOK, PAIR_LIST, Asked, accepts_gzip, expected
-from tests.service import Client, HttpResponse, Service, served
+from tests.market_index_http.books import MIDDLE, ORDER_BOOK, PAIR_LIST, fetch, stock, target
+from tests.service import Client, HttpResponse, Service, sending, served
+from tests.waiting import WITHOUT_SHRINKING
 
-METHODS = st.sampled_from(["GET", "HEAD"])
-ACCEPTED = st.sampled_from(["", "identity", "gzip", "gzip, deflate, br, zstd", "br, gzip;q=0.5", "gzip;q=0", "deflate"])
-TAG = re.compile(r'W/"[0-9a-f]{32}"').fullmatch
-
+FEW = settings(settings(), max_examples=settings().max_examples // 4, stateful_step_count=10, phases=WITHOUT_SHRINKING)
 
 OTHER_PATHS = [
     *("/", "/trading-view", "/%ff", "/" + "x" * 8_000, "/" + PAIR_LIST, "/trading-view/PAIR-LIST"),
@@ -49,163 +37,53 @@ OTHER_PATHS = [
 ]
 
 
-def upper_name(identifier: str) -> str:
-    policy, colon, name = identifier.partition(":")
-    return policy + colon + name.upper()
+@pytest.mark.decision(7, 9, 10, 11, 12, 15, 16, 17, 18, 20, 21)
+def test_responses_keep_every_rule():
+    """They are those of what was published: the same from the app, its cached responses, and uvicorn with the app."""
+    live = LiveIndex()
+    app = create_app(live)
+    with served(app, stock(app)) as service, closing(Client(service.port)) as client:
+        send = sending(client)
+
+        def get(asked: contract.Request) -> contract.Response:
+            answer, headers = send(asked), dict(asked.headers)
+            alone = request(app, asked.target, asked.method, headers)
+            assert (alone.status, alone.body) == (answer.status, answer.body)
+            assert alone.headers.items() <= answer.headers.items()
+            assert request_cached(app, asked.target, asked.method, headers) in (None, alone)
+            return answer
+
+        class Checked(service_machine(live.show, get)):  # type: ignore[misc]  # a class that a function returns
+            def teardown(self) -> None:
+                live.publish(MIDDLE)
+                assert contract.check(get).failed(strict=True) == []
+
+        run_state_machine_as_test(Checked, settings=FEW)
 
 
-class Contract(RuleBasedStateMachine):
-    """Publishes, retracts and requests. Every response must be that of the model."""
-
-    # A state machine takes no fixtures: `served_for_the_machine` sets these.
-    live: LiveIndex
-    app: Any
-    port: int
-
-    @initialize()
-    def start(self) -> None:
-        self.client = Client(self.port)
-        self.freshness = Freshness()
-        self.live.update([], list(self.live.current), freshness=self.freshness)
-        self.books: dict[str, OrderBook] = {}
-        self.content_of: dict[str, bytes] = {}
-        self.tag_of: dict[bytes, str] = {}
-        # Drawn books are small. This one is compressed, and its identifier has letters, so it has other spellings.
-        self.show(MIDDLE)
-
-    @rule(one=order_books(max_levels=4), is_known=st.booleans(), data=st.data())
-    def publish(self, one: OrderBook, is_known: bool, data: st.DataObject) -> None:
-        if self.books and is_known:
-            pair = self.books[data.draw(st.sampled_from(sorted(self.books)))].pair
-            one = OrderBook(pair, one.bids, one.asks, one.spot)
-        self.show(one)
-
-    @rule(data=st.data(), amount=st.integers(0, 3))
-    def change_a_level(self, data: st.DataObject, amount: int) -> None:
-        if self.books:
-            self.show(self.books[data.draw(st.sampled_from(sorted(self.books)))].apply(bids=[("1", amount)]))
-
-    @rule(data=st.data())
-    def retract(self, data: st.DataObject) -> None:
-        if self.books:
-            self.live.retract(self.books.pop(data.draw(st.sampled_from(sorted(self.books)))).pair)
-            self.freshness = self.live.current.freshness
-
-    @rule(as_of=st.sampled_from([None, "slot 7", "slot 8"]), milliseconds=st.none() | st.integers(0, 999))
-    def publish_a_heartbeat(self, as_of: str | None, milliseconds: int | None) -> None:
-        time = None if milliseconds is None else datetime(2026, 11, 22, 4, 17, 3, milliseconds * 1000, UTC)
-        self.freshness = Freshness(as_of, time)
-        self.live.update([], freshness=self.freshness)
-
-    @rule(data=st.data(), spell=st.sampled_from([str, str, str.upper, upper_name]), accepted=ACCEPTED, method=METHODS)
-    def request_a_book(self, data: st.DataObject, spell: Any, accepted: str, method: str) -> None:
-        tracked = st.sampled_from([one.pair for one in self.books.values()] or [numbered_pair(1)])
-        pair = data.draw(tracked | pairs())
-        sides = [str(pair.base), str(pair.quote)]
-        if data.draw(st.integers(0, 9)) == 0:
-            sides.reverse()
-        sides = list(map(spell, sides))
-        parameters = [
-            *zip(("base", "quote"), sides, strict=True),
-            *data.draw(st.sampled_from([[], [], [("depth", "1")], [("BASE", "x"), ("\0", "\xff")]])),
-        ]
-        self.check(Asked(ORDER_BOOK, tuple(data.draw(st.permutations(parameters))), method, accepted))
-
-    @rule(accepted=ACCEPTED, method=METHODS)
-    def request_the_list(self, accepted: str, method: str) -> None:
-        self.check(Asked(PAIR_LIST, method=method, accept_encoding=accepted))
-
-    @rule(
-        path=st.sampled_from([PAIR_LIST, ORDER_BOOK]),
-        method=st.sampled_from(["GET", "HEAD", "POST", "DELETE"]),
-        values=st.lists(st.tuples(st.sampled_from(["base", "quote", "x"]), st.just("ADA") | invalid_asset_id_texts())),
-        filler=st.sampled_from([0, 0, 31, 32, 33]),
-    )
-    def request_anything(self, path: str, method: str, values: list[tuple[str, str]], filler: int) -> None:
-        self.check(Asked(path, (*values, *[("x", "")] * filler), method))
-
-    def show(self, one: OrderBook) -> None:
-        self.live.publish(one)
-        self.books[str(one.pair)] = one
-        self.freshness = self.live.current.freshness
-
-    def check(self, asked: Asked) -> None:
-        """Compare the response, and then that to a request with its entity tag."""
-        answer = self.answer(asked)
-        wanted = expected(self.books, self.freshness, asked)
-        assert answer.status == wanted.status
-        if wanted.status != 200:
-            assert answer.headers["content-type"] == "application/json"
-            assert answer.headers["cache-control"] == "no-store"
-            assert answer.headers.keys().isdisjoint({"etag", "location"})
-            if wanted.status == 405:
-                assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
-            if asked.method != "HEAD":
-                assert answer.json.keys() == {"error"}
-                assert wanted.error in answer.json["error"]
-            return
-        assert answer.headers["content-type"] == "application/json"
-        tag = answer.headers["etag"]
-        freshness = {name for name in answer.headers if name.startswith("market-index")}
-        assert answer.headers.items() >= wanted.headers.items()
-        assert freshness <= wanted.headers.keys()
-        plain = self.answer(Asked(asked.path, asked.parameters))
-        assert plain.json == wanted.content
-        assert b"\n" not in plain.body
-        # Equal tags mean equal content, and equal content has one tag in all encodings.
-        assert TAG(tag)
-        assert self.content_of.setdefault(tag, plain.body) == plain.body
-        assert self.tag_of.setdefault(plain.body, tag) == tag == plain.headers["etag"]
-        is_compressed = accepts_gzip(asked.accept_encoding) and len(plain.body) >= 512
-        assert (answer.headers.get("content-encoding") == "gzip") is is_compressed
-        if asked.method == "HEAD":
-            whole = self.answer(evolve(asked, method="GET"))
-            assert answer.headers | {"date": ""} == whole.headers | {"date": ""}
-        else:
-            assert (gzip.decompress(answer.body) if is_compressed else answer.body) == plain.body
-            assert int(answer.headers["content-length"]) == len(answer.body)
-        for known, is_known in ((tag, True), (f'"x", {tag[2:]}', True), ("*", True), ('W/"x"', False)):
-            again = self.answer(asked, known)
-            assert (again.status == 304) is is_known
-            assert again.headers["etag"] == tag
-            if is_known:
-                assert again.body == b""
-                assert not {"content-length", "content-type", "content-encoding"} & again.headers.keys()
-                assert again.headers.items() >= wanted.headers.items()
-
-    def answer(self, asked: Asked, if_none_match: str | None = None) -> HttpResponse:
-        """Return the response of uvicorn. The app alone, and its cached response, must be the same."""
-        where = quote(asked.path) + ("?" if asked.parameters else "") + urlencode(asked.parameters)
-        fields = {"accept-encoding": asked.accept_encoding or None, "if-none-match": if_none_match}
-        answer = fetch(self.client, where, asked.method, **fields)
-        headers = {name: value for name, value in fields.items() if value is not None}
-        cached, alone = (
-            request_cached(self.app, where, asked.method, headers),
-            request(self.app, where, asked.method, headers),
-        )
-        assert (alone.status, alone.body) == (answer.status, answer.body)
-        assert alone.headers.items() <= answer.headers.items()
-        assert cached in (None, alone)
-        if answer.headers.get("connection") == "close":
-            self.client.close()
-            self.client = Client(self.port)
-        return answer
-
-    def teardown(self) -> None:
-        self.client.close()
+@pytest.mark.decision(20)
+def test_a_pair_that_is_tracked_the_other_way_round_is_named():
+    app, base, other = create_app(LiveIndex([MIDDLE])), MIDDLE.pair.base, MIDDLE.pair.quote
+    answer = request(app, f"{ORDER_BOOK}?base={other}&quote={base}")
+    expected = f'{{"error":"Pair {other}/{base} not found; its reverse is tracked: {base}/{other}"}}'
+    assert (answer.status, answer.body.decode()) == (404, expected)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def served_for_the_machine() -> Iterator[None]:
-    Contract.live = LiveIndex()
-    Contract.app = create_app(Contract.live)
-    with served(Contract.app, stock(Contract.app)) as service:
-        Contract.port = service.port
-        yield
-
-
-TestContract = pytest.mark.decision(7, 9, 10, 11, 12, 15, 16, 17, 18, 20, 21)(Contract.TestCase)
-TestContract.settings = settings(settings(), max_examples=settings().max_examples // 2, stateful_step_count=20)
+@pytest.mark.decision(23)
+def test_the_header_fields_have_the_freshness_that_is_known():
+    live, time = LiveIndex([MIDDLE]), datetime(2026, 11, 22, 4, 17, 3, 999_000, UTC)
+    app = create_app(live)
+    for freshness, expected in (
+        (Freshness(), {}),
+        (Freshness("slot 7", time), {"as-of": "slot 7", "published-at": "2026-11-22T04:17:03.999Z"}),
+        (Freshness("slot 8"), {"as-of": "slot 8"}),
+    ):
+        live.update([], freshness=freshness)
+        for where in (PAIR_LIST, target(MIDDLE.pair), target(MIDDLE.pair).replace("abcd", "ABCD")):
+            for condition in ({}, {"If-None-Match": "*"}):
+                found = request(app, where, headers=condition).headers.items()
+                prefix = "market-index-"
+                assert {name.removeprefix(prefix): text for name, text in found if name.startswith(prefix)} == expected
 
 
 def file_route(path: str, content: bytes) -> Route:
@@ -260,7 +138,7 @@ def error_message(answer: HttpResponse, status: int) -> str:
         ),
         ("", "Query parameter 'base' is missing"),
         ("?base=ADA", "Query parameter 'quote' is missing"),
-        ("?base=&quote=ADA", "Query parameter 'base' must not be empty, got ''"),
+        ("?base=&quote=ADA", "Query parameter 'base': an asset identifier must be ADA or policy:name in hex, got ''"),
         ("?base=ADA&base=ADA&quote=ADA", "Query parameter 'base' must be given once, got ['ADA', 'ADA']"),
         (
             "?base=ada&quote=ADA",
@@ -374,6 +252,8 @@ def test_tags_are_compared_weakly(client: Client, condition: str, matches: bool)
         field = condition.replace("{tag}", etag.removeprefix("W/")).replace("{bare}", etag.strip('W/"'))
         answer = fetch(client, where, if_none_match=field, accept_encoding="gzip")
         assert (answer.status, answer.headers["etag"]) == (304 if matches else 200, etag)
+        assert answer.headers["vary"] == "Accept-Encoding"
+        assert matches == answer.headers.keys().isdisjoint({"content-length", "content-type", "content-encoding"})
         etags.add(etag)
     assert len(etags) == 4, "another spelling has another tag"
     for where, status in {f"{ORDER_BOOK}?base=ADA&quote=ADA": 404, ORDER_BOOK: 400, "/nowhere": 404}.items():

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from decimal import Decimal
-from functools import cache
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -41,9 +40,8 @@ from tests.apps import composed
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
 from tests.market_index.invalid_texts import invalid_asset_id_texts, invalid_price_texts
-from tests.market_index_http.books import MIDDLE
-from tests.market_index_http.model import ORDER_BOOK, PAIR_LIST
-from tests.openapi import JSON, as_json, contract
+from tests.market_index_http.books import MIDDLE, ORDER_BOOK, PAIR_LIST
+from tests.openapi import JSON, as_json, contract, validator
 from tests.page import SNEK
 from tests.service import Client, Service, served
 
@@ -85,14 +83,6 @@ def service(feed: FeedState) -> Iterator[Service]:
 def client(service: Service) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=f"http://127.0.0.1:{service.port}", trust_env=False) as client:
         yield client
-
-
-@cache
-def validator(name: str) -> Any:
-    return jsonschema_rs.validator_for(
-        {"$ref": f"#/components/schemas/{name}", "components": CONTRACT["components"]},
-        validate_formats=True,
-    )
 
 
 def test_the_server_serves_the_description_of_the_docs(service: Service):
@@ -144,7 +134,7 @@ def test_each_response_of_a_check_is_as_described(client: httpx.Client):
             assert_described(path, answer)
         return Response(answer.status_code, answer.headers, answer.content)
 
-    assert check(send, max_books=5).failed(strict=True) == []
+    assert check(send).failed(strict=True) == []
     assert statuses == {200, 304, 400, 404, 405}
 
 
@@ -176,9 +166,6 @@ def test_a_stale_feed_is_as_described(client: httpx.Client, feed: FeedState, pat
     feed.age = 0
     assert stale.status_code == 503
     assert_described(path, stale)
-
-
-EVENTS = {"book": "OrderBook", "change": "BookChange", "retract": "Pair", "version": "Freshness"}
 
 
 def test_a_stream_for_http_1_0_is_as_described(service: Service):
@@ -213,26 +200,13 @@ def amounts(value: Any) -> Iterator[dict[str, Any]]:
             yield from amounts(inner)
 
 
-def test_the_events_of_the_stream_are_as_described():
-    live, found = LiveIndex([MIDDLE]), []
-    with served(composed(live, stream=1)) as service, closing(Client(service.port)) as client:
-        client.socket.sendall(b"GET /stream?levels=changed HTTP/1.1\r\nHost: test\r\n\r\n")
-        response = HTTPResponse(client.socket)
-        response.begin()
-        for line in response:
-            if line.startswith(b"event: "):
-                found.append(line[7:-1].decode())
-                validator(EVENTS[found[-1]]).validate(json.loads(next(response).removeprefix(b"data: ")))
-                if found.count("version") == 3:
-                    break
-                if found[-1] == "version" and "change" not in found:
-                    live.publish(MIDDLE.apply(bids=[(MIDDLE.bids[0].price, 0)]))
-                elif found[-1] == "version":
-                    live.retract(MIDDLE.pair)
+def test_a_stream_above_the_limit_is_as_described():
+    with served(composed(LiveIndex([MIDDLE]), stream=1)) as service, closing(Client(service.port)) as client:
+        client.socket.sendall(b"GET /stream HTTP/1.1\r\nHost: test\r\n\r\n")
+        assert client.socket.recv(12) == b"HTTP/1.1 200"
         too_many = httpx.get(f"http://127.0.0.1:{service.port}/stream", trust_env=False)
         assert (too_many.status_code, too_many.headers["Retry-After"]) == (503, "5")
         assert_described("/stream", too_many)
-    assert found == ["book", "version", "change", "version", "retract", "version"]
 
 
 @given(order_books(), market_indexes())
@@ -256,9 +230,7 @@ def test_the_schema_accepts_the_prices_that_the_server_sends(price: Decimal, inv
     assert not validator("Price").is_valid(invalid) or len(invalid.replace(".", "")) >= 29
 
 
-def test_the_schema_rejects_other_texts_of_a_price_and_amounts_out_of_range():
-    for text in ("1.0", "01", ".5", "1e-8", "+1", "0.10", "0", "0.0", "1.", "1\n"):
-        assert not validator("Price").is_valid(text)
+def test_the_schema_rejects_amounts_out_of_range():
     level = validator("PriceLevel")
     assert level.is_valid({"price": "1", "accumulated_liquidity": 2**64 - 1})
     for liquidity in (0, -1, 2**64, 1.5, "1", None, True):

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.market_index_http.books import MIDDLE, PAIR_LIST, target
@@ -77,16 +76,3 @@ def test_a_response_without_content_leaves_the_connection_in_step(path: Path):
         etag = whole.headers["etag"]
         assert client.request(f"/api{PAIR_LIST}", headers=f"If-None-Match: {etag}\r\n").status == 304
         assert client.request(f"/api{PAIR_LIST}").body == whole.body
-
-
-def test_http_2_gets_no_field_of_the_connection(path: Path, request: pytest.FixtureRequest):
-    if request.node.callspec.params["path"] == "uvicorn":
-        with closing(Client(path)) as client:
-            assert client.request(f"/api{PAIR_LIST}?{'&' * 32}").headers["connection"] == "close"
-        return
-    transport = httpx.HTTPTransport(uds=str(path), http1=False, http2=True)
-    with httpx.Client(transport=transport, trust_env=False) as client:
-        answer = client.get(f"http://test/api{PAIR_LIST}", params=[("x", "")] * 33)
-        assert (answer.http_version, answer.status_code) == ("HTTP/2", 400)
-        assert "connection" not in answer.headers
-        assert client.get(f"http://test/api{PAIR_LIST}").status_code == 200

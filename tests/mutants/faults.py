@@ -24,31 +24,32 @@ MOST_RED_FILES: Final = 2
 NOT_COPIED: Final = shutil.ignore_patterns(".*", "build", "dist", "__pycache__", "*.egg-info")
 
 
-def red_files(patch: Path, copy: Path, *, whole: bool) -> set[str]:
-    """Apply a fault to a copy of the project, and return the test files that fail there."""
+def tests_of(patch: Path) -> list[str]:
+    """Return the files and folders that the first line of a patch names."""
+    return patch.read_text().partition("\n")[0].removeprefix("Tests: ").split()
+
+
+def tested(patch: Path, copy: Path, *, whole: bool) -> tuple[bool, str]:
+    """Apply a fault to a copy of the project, and return whether one or two test files fail there, and which."""
     shutil.copytree(ROOT, copy, ignore=NOT_COPIED)
-    done = subprocess.run(
-        ["patch", "-p1", "-F0", "--no-backup-if-mismatch", "-i", patch],
-        cwd=copy,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"{patch.name} does not apply:\n{done.stdout}{done.stderr}")
-    tests = [] if whole else patch.read_text().partition("\n")[0].removeprefix("Tests: ").split()
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", "-n", "2", "--hypothesis-profile=mutants", *tests],
-        cwd=copy,
-        # With a fault, an event may never come.
-        env=os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "MARKET_INDEX_TEST_DEADLINE": "10"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"{patch.name}: pytest failed:\n{done.stdout}{done.stderr}")
-    return set(re.findall(r"^(?:FAILED|ERROR) (tests/[^:\s]+)", done.stdout, re.MULTILINE))
+    # With a fault, an event may never come.
+    variables = {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "MARKET_INDEX_TEST_DEADLINE": "10"}
+
+    def run(*command: str) -> tuple[int, str]:
+        done = subprocess.run(
+            command, cwd=copy, env=os.environ | variables, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    failed, output = run("patch", "-p1", "--no-backup-if-mismatch", "-i", str(patch))
+    if failed:
+        return False, f"it does not apply:\n{output}"
+    options = ("-q", "-rfE", "--tb=no", "-n", "2", "--hypothesis-profile=mutants")
+    code, output = run(sys.executable, "-m", "pytest", *options, *([] if whole else tests_of(patch)))
+    if code not in (0, 1):
+        return False, f"pytest failed:\n{output}"
+    red = sorted({*re.findall(r"^(?:FAILED|ERROR) (tests/[^:\s]+)", output, re.MULTILINE)})
+    return 1 <= len(red) <= MOST_RED_FILES, f"{', '.join(red) or 'no file'} red"
 
 
 def main(names: Sequence[str]) -> int:
@@ -57,14 +58,13 @@ def main(names: Sequence[str]) -> int:
     if len(patches) < len(names) or not patches:
         print(f"the faults are {', '.join(sorted(one.stem for one in PATCHES.glob('*.patch')))}", file=sys.stderr)
         return 2
-    is_failed = False
+    results = []
     for patch in patches:
         with tempfile.TemporaryDirectory() as folder:
-            red = red_files(patch, Path(folder, "copy"), whole=whole)
-        is_right = 1 <= len(red) <= MOST_RED_FILES
-        is_failed |= not is_right
-        print(f"{'ok ' if is_right else 'BAD'} {patch.stem}: {', '.join(sorted(red)) or 'no file'} red", flush=True)
-    return int(is_failed)
+            is_right, found = tested(patch, Path(folder, "copy"), whole=whole)
+        results.append(is_right)
+        print(f"{'ok ' if is_right else 'BAD'} {patch.stem}: {found}", flush=True)
+    return 0 if all(results) else 1
 
 
 if __name__ == "__main__":

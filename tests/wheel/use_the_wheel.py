@@ -37,6 +37,7 @@ PAIR = (BOOK["base"], BOOK["quote"])
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGES = ("market_index", "market_index_cli", "market_index_feeds", "market_index_http")
 DEPLOY = ROOT / "docs" / "deploy"
+PAGE = "market_index_cli/page/static/index.html"
 WEB_STACK = {"httptools", "starlette", "uvicorn", "uvloop"}  # httpx, of a feed, needs anyio and h11
 
 
@@ -194,7 +195,7 @@ def without_extras(home: Path, wheel: Path, store: Path) -> None:
     only = {"attrs", "cattrs", "typing_extensions"}
     expect(installed(base), only, "without extras only attrs and cattrs are installed")
     published = call(base / "python", "-Ic", PUBLISHER, SAMPLE, store).stdout.split()
-    expect(published, ["13", "1", "True", "True"], "a program without a web stack publishes into a store")
+    expect(published, ["13", "1", "True"], "a program without a web stack publishes into a store")
     for package in PACKAGES:
         (typed,) = home.glob(f"lib/python3*/site-packages/{package}/py.typed")
         expect(typed.read_bytes(), b"", f"{package} is typed")
@@ -203,13 +204,13 @@ def without_extras(home: Path, wheel: Path, store: Path) -> None:
 def with_hypothesis(home: Path, wheel: Path) -> None:
     hypothesis = environment(home, f"{wheel}[hypothesis]")
     drawn = call(hypothesis / "python", "-Ic", BY_TYPE_HINT).stdout.split()
-    expect(drawn, ["False", "{'OrderBook'}"], "Hypothesis draws books, and the library does not import Hypothesis")
+    expect(drawn, ["False", "OrderBook"], "Hypothesis draws books, and the library does not import Hypothesis")
 
 
 def with_http(home: Path, wheel: Path) -> None:
     http = environment(home, f"{wheel}[http]")
     expect(installed(http) & (WEB_STACK | {"click"}), {"starlette"}, "no server comes with the app")
-    expect(call(http / "python", "-Ic", MOUNTED, SAMPLE).stdout.split(), ["200", "13"], "a program mounts the app")
+    expect(call(http / "python", "-Ic", MOUNTED).stdout, "['Mount']\n", "a program mounts the app")
 
 
 def with_cli(home: Path, wheel: Path, store: Path) -> None:
@@ -234,76 +235,38 @@ def with_server(home: Path, wheel: Path, store: Path, errors: Path) -> None:
             if process.poll() is not None or time.monotonic() > deadline:
                 sys.exit(errors.read_text())
             time.sleep(0.05)
-        served_by_command(url[1])
+        call(server / "market-index", "check", url[1], "--strict")
+        print("ok  what the command serves keeps the contract")
+        with urlopen(url[1]) as answer:
+            expect(answer.read(), (ROOT / PAGE).read_bytes(), "the command serves its page")
     finally:
         process.terminate()
     expect(process.wait(DEADLINE_SECONDS), 0, "the command ends cleanly")
 
 
-def served_by_command(url: str) -> None:
-    base, quote = PAIR
-    with urlopen(f"{url}/trading-view/pair-list") as answer:
-        expect(len(json.load(answer)["pairs"]), 13, "the command serves the pair list")
-    with urlopen(f"{url}/trading-view/order-book?base={base}&quote={quote}") as answer:
-        expect(json.load(answer), BOOK, "the command serves an order book")
-    page = ROOT / "market_index_cli" / "page" / "static"
-    description = json.loads((ROOT / "market_index_http" / "operating" / "openapi.json").read_bytes())
-    with urlopen(f"{url}/openapi.json") as answer:
-        expect(json.load(answer)["paths"], description["paths"], "the command serves the description of its routes")
-    for file in page.iterdir():
-        with urlopen(f"{url}/{'' if file.name == 'index.html' else file.name}") as answer:
-            expect(answer.read(), file.read_bytes(), f"the command serves {file.name}")
-
-
 PUBLISHER = """
 import sys
-from market_index import LiveIndex, wire
 from market_index_feeds import open_feed, open_store
-live = LiveIndex()
-with open_feed(sys.argv[1]) as feed:
-    feed.start(live)
-books = live.current
+books = open_feed(sys.argv[1]).read()
 with open_store(sys.argv[2]) as store:
     receipt = store.publish(*books.values())
-decoded = [wire.order_book_from_json(wire.order_book_to_json(book)) for book in books.values()]
-is_same = open_feed(sys.argv[2]).read() == books
-print(receipt.published, receipt.position.number, is_same, decoded == list(books.values()))
+print(receipt.published, receipt.position.number, open_feed(sys.argv[2]).read() == books)
 """
 
 MOUNTED = """
-import asyncio, json, sys
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from market_index import LiveIndex
-from market_index_feeds import open_feed
 from market_index_http import create_app
-app = Starlette(routes=[Mount("/api", create_app(LiveIndex(open_feed(sys.argv[1]).read().values())))])
-sent = []
-async def receive():
-    return {"type": "http.request"}
-async def send(message):
-    sent.append(message)
-path = "/api/trading-view/pair-list"
-scope = {"type": "http", "method": "GET", "path": path, "root_path": "", "query_string": b"", "headers": []}
-asyncio.run(app(scope, receive, send))
-print(sent[0]["status"], len(json.loads(sent[1]["body"])["pairs"]))
+print([type(one).__name__ for one in Starlette(routes=[Mount("/api", create_app(LiveIndex()))]).routes])
 """
 
 BY_TYPE_HINT = """
 import sys
 from market_index import OrderBook
-print("hypothesis" in sys.modules, end=" ")
-from hypothesis import given, settings
-
-drawn = []
-
-@settings(database=None, max_examples=10, deadline=None)
-@given(...)
-def each(book: OrderBook) -> None:
-    drawn.append(type(book).__name__)
-
-each()
-print(set(drawn))
+is_imported = "hypothesis" in sys.modules
+from hypothesis import find, strategies
+print(is_imported, type(find(strategies.from_type(OrderBook), lambda _: True)).__name__)
 """
 
 

@@ -31,10 +31,10 @@ export class Tokens {
     return this.#assets.get(id)?.decimals ?? (id === "ADA" ? 6 : null);
   }
 
-  /** Return all texts by which an asset is found. */
+  /** Return the names by which an asset is found, and its identifiers. */
   texts(id) {
     const { name, names = [], fingerprint } = this.#assets.get(id) ?? { name: id };
-    return [name, ...names, id, fingerprint ?? ""];
+    return [[name, ...names], [id, fingerprint ?? ""]];
   }
 }
 

@@ -14,8 +14,8 @@ const CROSSED =
   "costs may be higher than the gain. The book is shown as published.";
 
 /**
- * Return what is shown of a parsed book: its levels grouped by a step, its key figures, each with its exact text and never
- * grouped, its state with the sentence that explains it, and the ladder's middle line. Prices are in the units.
+ * Return what is shown of a parsed book: its levels grouped by a step, its key figures, which are never grouped and null if
+ * there are none, its state with the sentence that explains it, and the ladder's middle line. Prices are in the units.
  */
 export function summarize(book, units, step) {
   const [bid, ask] = [book.bids[0], book.asks[0]].map((level) => level && units.price(level.value));
@@ -32,17 +32,11 @@ export function summarize(book, units, step) {
     locked: `The best bid and the best ask have the same price, ${bidText}. ${CROSSED}`,
     "": "",
   }[state];
-  const facts = [
-    [spot ? price(spot) : "none yet", spot],
-    [bidText ?? "none", bid],
-    [askText ?? "none", ask],
-    [mid ? `${price(spread)} (${share})` : "none", spread],
-    [mid ? price(mid) : "none", mid],
-  ].map(([shown, exact]) => [shown, exact == null ? "" : text(exact)]);
+  const facts = [spot && price(spot), bidText, askText, mid && `${price(spread)} (${share})`, mid && price(mid)];
   const levels = grouped(book, step);
   const [bids, asks] = [levels.bids, levels.asks].map((side) => withTotals(side, units));
   const middle = mid ? `mid ${price(mid)} · spread ${share}` : "no spread";
-  return { bids, asks, spot, mid, facts, state, sentence, middle, units };
+  return { bids, asks, mid, facts, state, sentence, middle, units };
 }
 
 export class BookView {
@@ -103,21 +97,15 @@ export class BookView {
     for (const node of [this.#badge, this.#sentence]) node.classList.toggle("warning", ["crossed", "locked"].includes(state));
     setText(this.#sentence, summary.sentence);
     part(".body").hidden = state === "empty";
-    summary.facts.forEach(([shown, exact], at) => {
+    summary.facts.forEach((shown, at) => {
       const fact = this.#facts[at].lastElementChild;
-      setText(fact, shown);
-      fact.classList.toggle("none", exact === "");
-      fact.title = exact;
+      setText(fact, shown ?? "none");
+      fact.classList.toggle("none", !shown);
     });
     this.#facts[0].dataset.move = ["down", "", "up"][move + 1];
     this.#showSteps(steps(value), step, units);
     this.#ladder.show(summary, key);
-    try {
-      this.#chart.show(summary);
-    } catch (error) {
-      // An error in the chart must not stop the ladder or the next request.
-      reportError(error);
-    }
+    this.#chart.show(summary);
   }
 
   /** Offer these steps, the default, and the chosen one. They are prices of the API, and shown in the units. */

@@ -1,7 +1,7 @@
 // The ladder: asks above bids, the best of each in the middle, with the amount and the value at each price, and the
 // running total of the values.
 
-import { columnOf, counted, exactly, inColumn, position, price } from "./exact.js";
+import { columnOf, counted, inColumn, position, price } from "./exact.js";
 import { copyOf, part, setChildren, setText } from "./elements.js";
 
 const INITIAL_LEVELS = 50;
@@ -29,13 +29,10 @@ export class Ladder {
   /** `onLevel(level)` is called when the visitor selects a level. */
   constructor(onLevel) {
     new ResizeObserver(() => this.#centred(() => {})).observe(this.#scroller);
-    const select = (event, act) => this.#table.addEventListener(event, ({ target }) => {
+    this.#table.addEventListener("click", ({ target }) => {
       const row = rows.get(target.closest("tr"));
-      if (row) act(row);
+      if (row) onLevel(row.level);
     });
-    select("click", ({ level }) => onLevel(level));
-    // Only the row that is pointed at needs its exact prices.
-    select("pointerover", ({ node, level }) => (node.title = exactPrices(level, this.#content.units)));
   }
 
   /** Show a book. No row counts as changed if the last book had another key: that of another pair or of other units. */
@@ -187,8 +184,4 @@ class Row {
     this.lengths[at] = text.length;
     setText(this.#cells[at], text);
   }
-}
-
-function exactPrices({ prices }, units) {
-  return prices.map((one) => `${exactly(units.price(one.value))}: ${exactly(units.amount(one.amount))}`).join("\n");
 }

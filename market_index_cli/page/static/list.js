@@ -1,6 +1,6 @@
 // The list of pairs, with a search.
 
-import { amount, compare, counted, decimal, percent, price, shifted, text, whole } from "./exact.js";
+import { amount, compare, counted, decimal, percent, price, shifted, whole } from "./exact.js";
 import { copyOf, pairName, setChildren, setText } from "./elements.js";
 import { Units } from "./assets.js";
 import { linkTo } from "./link.js";
@@ -96,7 +96,6 @@ export class PairList {
       const cell = node.querySelector(selector);
       const shown = value && units.price(value);
       setText(cell, shown ? price(shown, 6, isUp) : none);
-      cell.title = shown ? text(shown) : "";
       cell.classList.toggle("none", !shown);
     };
     // As in the open book: a spot to the nearest number, bids down, asks up.
@@ -123,13 +122,13 @@ export class PairList {
 export function entryOf(pair, tokens) {
   const assets = [pair.base, pair.quote];
   const names = assets.map((id) => tokens.nameParts(id));
-  const texts = assets.map((id) => tokens.texts(id).map(plain));
+  const [base, quote] = assets.map((id) => tokens.texts(id).map((texts) => texts.map(plain)));
   return {
     ...pair,
     names,
     // Both names together, as in MIN-ADA.
-    folded: [...texts.flatMap((one) => one.slice(0, -2)), ...texts[0].slice(0, -2).flatMap((base) => texts[1].slice(0, -2).map((quote) => base + quote))],
-    identifiers: texts.flatMap((one) => one.slice(-2)).join(" "),
+    folded: [...base[0], ...quote[0], ...base[0].flatMap((one) => quote[0].map((other) => one + other))],
+    identifiers: [...base[1], ...quote[1]].join(" "),
     hasAda: assets.includes("ADA"),
     isKnown: assets.every((id) => tokens.decimals(id) !== null),
     units: new Units(pair, tokens),

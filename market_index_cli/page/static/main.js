@@ -13,15 +13,14 @@ import { INITIAL, reduce } from "./state.js";
 import { showStatus } from "./status.js";
 
 const narrow = matchMedia("(max-width: 699px)");
-const HEALTH_MILLISECONDS = 2000;
-const CONTENT_MILLISECONDS = 5000;
-const MIN_CONTENT_MILLISECONDS = 1000;
-// A list that takes long, as over a slow line, is requested less often.
-const CONTENT_FACTOR = 10;
+/** The shortest and the longest pause between two requests. News end it after the shortest one. */
+const HEALTH_MILLISECONDS = [2000, 2000];
+const CONTENT_MILLISECONDS = [1000, 5000];
+// A response that takes long, as over a slow line, is requested less often.
+const PAUSE_FACTOR = 10;
 const REOPEN_MILLISECONDS = 30_000;
 const TICK_MILLISECONDS = 500;
 const FRAME_MILLISECONDS = 16;
-const TOO_OLD = "This browser is too old for this page. It must be Chrome 116, Firefox 124, Safari 17.4 or later.";
 
 const client = new Client(new URL(".", document.baseURI));
 const list = new PairList(dispatch);
@@ -57,17 +56,17 @@ function draw() {
   showStatus(state);
 }
 
-/** Repeat requests while the page is visible, after the time that `interval` returns for a duration. */
-async function repeat(name, request, interval) {
+/** Repeat requests while the page is visible. */
+async function repeat(name, request, [shortest, longest]) {
   const { signal } = visible;
   while (!signal.aborted) {
     const startedAt = performance.now();
     const error = await request(signal).then(() => null, sentence);
     if (signal.aborted) return;
     dispatch("answered", { name, error });
-    const [least, most] = interval(performance.now() - startedAt);
+    const least = Math.min(Math.max(shortest, PAUSE_FACTOR * (performance.now() - startedAt)), longest);
     await pause(least, signal);
-    await pause(most - least, AbortSignal.any([signal, wake.signal]));
+    await pause(longest - least, AbortSignal.any([signal, wake.signal]));
   }
 }
 
@@ -158,26 +157,18 @@ function follow() {
   visible = new AbortController();
   dispatch("shown", { isVisible: !document.hidden });
   if (document.hidden) return;
-  repeat("health", requestHealth, () => [HEALTH_MILLISECONDS, HEALTH_MILLISECONDS]);
-  repeat("content", requestContent, (took) => {
-    const least = Math.min(Math.max(MIN_CONTENT_MILLISECONDS, CONTENT_FACTOR * took), CONTENT_MILLISECONDS);
-    return [least, CONTENT_MILLISECONDS];
-  });
+  repeat("health", requestHealth, HEALTH_MILLISECONDS);
+  repeat("content", requestContent, CONTENT_MILLISECONDS);
 }
 
-function start() {
-  history.scrollRestoration = "manual";
-  addEventListener("hashchange", navigate);
-  document.getElementById("skip").addEventListener("click", (event) => {
-    event.preventDefault();
-    view.focus();
-  });
-  narrow.addEventListener("change", () => dispatch("linked", readLink(location.hash)));
-  document.addEventListener("visibilitychange", follow);
-  setInterval(() => document.hidden || dispatch("ticked"), TICK_MILLISECONDS);
-  dispatch("linked", readLink(location.hash));
-  follow();
-}
-
-if ("any" in AbortSignal) start();
-else document.getElementById("alert").textContent = TOO_OLD;
+history.scrollRestoration = "manual";
+addEventListener("hashchange", navigate);
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  view.focus();
+});
+narrow.addEventListener("change", () => dispatch("linked", readLink(location.hash)));
+document.addEventListener("visibilitychange", follow);
+setInterval(() => document.hidden || dispatch("ticked"), TICK_MILLISECONDS);
+dispatch("linked", readLink(location.hash));
+follow();

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from cbor2 import CBORTag, dumps
 
 from market_index import ADA, AssetId
-from market_index_feeds.ledger.datum import Skipped, asset_of, constructor, constructor_of, ratio_of
+from market_index_feeds.ledger.datum import Skipped, asset_of, constructor, constructor_of
 from market_index_feeds.ledger.exchange import Candidate, Datum, Exchange, Fill, Offer, is_reference_to, only, rise
 from market_index_feeds.ledger.notation import HASH, MOMENT, NAME, NONE, POLICY, PRICE, REFERENCE, V2_REFERENCE
 from market_index_feeds.ledger.outputs import Spend, least_lovelace
@@ -73,11 +73,12 @@ def offers(policy: str, named: Callable[..., Names], datum: Datum, output: Outpu
     # An unset reference has 3 bytes; one of the previous output has 43, or 47 with the id in a constructor.
     growth = 0 if "of" in datum["previous"] else 44 if named is joined_beacons else 40
     for number, (offered, asked) in enumerate([(first, second), (second, first)][: 1 + is_two_way], 1):
-        price = ratio_of(datum["price" if number == 1 else "inverse price"])
-        stays = _least_lovelace(output, asked, price, growth) if offered.is_ada else 0
+        asks, per_offered = datum["price" if number == 1 else "inverse price"].values()
+        stays = _least_lovelace(output, asked, (asks, per_offered), growth) if offered.is_ada else 0
         amount = max(output.holds.get(offered, 0) - stays, 0)
         ends_at = datum.get("end", {}).get("milliseconds")
-        yield Offer(offered, amount, asked, price, ends_at=ends_at, suffix=f"/{number}" if is_two_way else "")
+        suffix = f"/{number}" if is_two_way else ""
+        yield Offer(offered, amount, asked, (asks, per_offered), ends_at=ends_at, suffix=suffix)
 
 
 def _least_lovelace(output: Output, asked: AssetId, price: tuple[int, int], growth: int) -> int:

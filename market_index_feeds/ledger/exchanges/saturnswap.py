@@ -29,12 +29,8 @@ from market_index_feeds.ledger.notation import (
 from market_index_feeds.ledger.outputs import Spend, least_lovelace
 from market_index_feeds.venue_orders import Fee, Output
 
-_ORDER: Final = {"owner": ADDRESS, "offered policy": POLICY, "offered name": NAME, "amount": U64} | {
-    "asked policy": POLICY,
-    "asked name": NAME,
-    "asked amount": U64,
-    "end": MOMENT,
-}
+_SOLD: Final = {"owner": ADDRESS, "offered policy": POLICY, "offered name": NAME, "amount": U64}
+_ORDER: Final = _SOLD | {"asked policy": POLICY, "asked name": NAME, "asked amount": U64, "end": MOMENT}
 SATURNSWAP_2: Final = constructor(0, _ORDER | {"previous": V2_REFERENCE})
 COVERAGE: Final = (
     constructor(0, {"of": constructor(0, {"vault": ADDRESS, "premium": U64, "reference": None})}),
@@ -77,7 +73,9 @@ def offers(hundredths: int, venue_key: str, datum: Datum, _: Output) -> Iterable
     The fee is a share of what the order sells, rounded down: `feePercentX100` in contract.ts. A covered order demands
     a premium of what it buys, at least 1, in an output for a vault that must be neither the owner's nor the venue's
     (SPEC.md, section 12.4). A partial fill has a least payment (12.3). Of token for token, no whole fill is possible in
-    practice: it must pay as many lovelace as it pays tokens (section 7, step 5).
+    practice: it must pay as many lovelace as it pays tokens (section 7, step 5). The filler makes no fill whose fee is
+    less than one unit (`fillSellAndFee` in ratio.ts). Of a partial fill, the contract takes the share of an amount that
+    it rounds up, so that a fee can be higher by one unit, or by 10^-12 of what the order sells.
     """
     offered = asset_of(datum["offered policy"], datum["offered name"])
     asked = asset_of(datum["asked policy"], datum["asked name"])
@@ -90,11 +88,15 @@ def offers(hundredths: int, venue_key: str, datum: Datum, _: Output) -> Iterable
             problem = "vault of the owner or the venue"
         elif coverage["premium"] > MAX_PREMIUM:
             problem = "premium above 100 %"
-    # What a fill takes is what need not remain.
-    least = max(datum.get("least fill", 0), 1)
-    least_fill = amount - share(asks, asks - least, amount) if 0 < least < asks else amount
+    # What a fill takes is what need not remain. Its payment, rounded up, must reach the least one.
+    least, least_fill = max(datum.get("least fill", 0), 1), amount
+    if least < asks:
+        least_fill = max(amount - share(asks, asks - least, amount), (least - 1) * amount // asks + 1)
     most_fill = amount - share(asks, 1, amount) if asks and not (offered.is_ada or asked.is_ada) else amount
-    if most_fill < least_fill or not most_fill:
+    least_fill = max(least_fill, -(-10_000 // hundredths))
+    if amount < -(-10_000 // hundredths):
+        problem = problem or "too little for a fee"
+    elif most_fill < least_fill:
         problem = problem or "only a whole fill, which is impossible"
     yield Offer(
         offered,

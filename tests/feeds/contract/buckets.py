@@ -17,7 +17,7 @@ from tests.feeds.contract.stores import STORE, StoreMedium
 class NatsBucket(StoreMedium):
     """A bucket on the server of this test process. It is hidden by a setting that no reader accepts."""
 
-    can = STORE - {Can.UNNAMED}
+    can = STORE - {Can.UNNAMED, Can.COPY}
     """A key that names no pair is only counted."""
 
     def __init__(self, path: Path, request: pytest.FixtureRequest) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from market_index import Freshness, OrderBook, Pair, wire
 from market_index.wire import format_time
 from market_index_feeds.line_json import retraction_to_json
-from tests.feeds.contract.medium import Can, Fence, Marked
+from tests.feeds.contract.medium import MARK, Can, Fence, Marked
 
 
 def book_line(book: OrderBook) -> bytes:
@@ -42,7 +43,7 @@ LINES = frozenset({Can.ANY_BOOK, Can.LIVE, Can.RETRACT, Can.AS_OF, Can.PUBLISHED
 class AppendedLines(Marked):
     """A file of lines that is appended to, with a commit line after each change."""
 
-    can = LINES | {Can.REPLACE, Can.HIDE, Can.BLANK, Can.MANY}
+    can = LINES | {Can.REPLACE, Can.HIDE, Can.BLANK, Can.MANY, Can.COPY}
 
     def __init__(self, path: Path, request: pytest.FixtureRequest) -> None:
         super().__init__(path, request)
@@ -73,6 +74,15 @@ class AppendedLines(Marked):
 
     def reset(self) -> None:
         self._rename([])
+
+    def copy(self) -> None:
+        shutil.copy(self.file, self.path / "copy")
+        self.copied = str(self.writes), self.freshness
+
+    def restore(self) -> Fence:
+        (self.path / "copy").rename(self.file)
+        writes, self.freshness = self.copied
+        return lambda version: MARK in version.index and str(version.index[MARK].spot) == writes
 
     def _append(self, lines: list[bytes], freshness: Freshness | None) -> Fence:
         self.freshness = freshness or self.freshness

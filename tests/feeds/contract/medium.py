@@ -48,6 +48,7 @@ class Can(Enum):
     MANY = auto()  # several readers can read it
     STORE = auto()  # it is a store
     SEVERAL = auto()  # several publishers can have it open
+    COPY = auto()  # a copy of it can be renamed over it
     REVISIONS = auto()  # its readers know its positions
 
 
@@ -88,6 +89,14 @@ class Medium(ABC):
 
     def reset(self) -> None:
         """Replace it by one into which nothing was ever published."""
+        raise NotImplementedError
+
+    def copy(self) -> None:
+        """Copy it."""
+        raise NotImplementedError
+
+    def restore(self) -> Fence:
+        """Rename the copy over it. The fence is that of the time of the copy."""
         raise NotImplementedError
 
     def feed(self) -> Feed:

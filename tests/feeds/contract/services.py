@@ -19,7 +19,7 @@ INVALID: Final[Answer] = 200, {}, b'{"bids": 7}'
 class PolledService(Marked):
     """A service of a live index, on a real server."""
 
-    can = frozenset(Can) - {Can.UNNAMED, Can.STORE, Can.SEVERAL, Can.REVISIONS}
+    can = frozenset(Can) - {Can.COPY, Can.UNNAMED, Can.STORE, Can.SEVERAL, Can.REVISIONS}
     has_stream: ClassVar[bool] = False
 
     def __init__(self, path: Path, request: pytest.FixtureRequest) -> None:

@@ -17,7 +17,7 @@ from tests.feeds.made_up import pair as made_up_pair
 STORE = frozenset(Can)
 """A store can do everything."""
 
-RECORDING = STORE - {Can.SEVERAL, Can.NAMED, Can.UNNAMED, Can.REVISIONS, Can.HIDE}
+RECORDING = STORE - {Can.COPY, Can.SEVERAL, Can.NAMED, Can.UNNAMED, Can.REVISIONS, Can.HIDE}
 """One recorder at a time has a recording open, which never has an invalid record. Its reader is one of lines."""
 
 
@@ -111,6 +111,17 @@ class SqliteFile(StoreMedium):
         with open_store(self.path / "new.db"):
             pass
         (self.path / "new.db").rename(self.file)
+
+    def copy(self) -> None:
+        (self.path / "copy.db").unlink(missing_ok=True)
+        with closing(sqlite3.connect(self.file)) as source, closing(sqlite3.connect(self.path / "copy.db")) as target:
+            source.backup(target)
+
+    def restore(self) -> Fence:
+        (self.path / "copy.db").rename(self.file)
+        with self.store() as store:
+            position = store.position
+        return lambda version: version.position == position
 
     def _execute(self, statement: str, *values: object) -> None:
         with closing(sqlite3.connect(self.file)) as connection:

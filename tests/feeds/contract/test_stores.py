@@ -265,14 +265,17 @@ def test_an_interrupt_while_a_call_takes_its_turn_ends_the_turn(medium: Medium, 
 
 @law(Can.STORE)
 def test_a_read_after_an_interrupted_one_returns_the_content(medium: Medium, monkeypatch: pytest.MonkeyPatch):
+    class Interrupted(Exception):
+        pass
+
     def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+        raise Interrupted
 
     with medium.store() as store:
         store.publish(book(1, 1), book(2, 2))
     with medium.store() as store:
         monkeypatch.setattr(Source, "derive", interrupt)
-        with suppress(KeyboardInterrupt):
+        with suppress(Interrupted):
             store.read()
         monkeypatch.undo()
         assert spots(store.read().index) == {1: "1", 2: "2"}

@@ -249,6 +249,11 @@ def output(script: str, octets: bytes, number: int = 1, **changed: Any) -> dict[
     } | changed
 
 
+def id_of(match: Mapping[str, Any]) -> str:
+    """Return the id of the output of a match."""
+    return f"{match['transaction_id']}#{match['output_index']}"
+
+
 def filled(pair: Pair, lovelace: int, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return an order of SaturnSwap that offers 10^7 units of a base for lovelace each, and how it is filled."""
     base = pair.base.policy_id, pair.base.asset_name

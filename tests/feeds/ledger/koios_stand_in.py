@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -18,7 +16,7 @@ from attrs import define, field
 
 from market_index_feeds.ledger.entries import SLOT_ZEROS
 from market_index_feeds.venue_orders import script_of
-from tests.feeds.ledger.stand_in import DEADLINE_SECONDS, Block, Kupo
+from tests.feeds.ledger.stand_in import Block, Handler, Kupo, served
 
 
 @define
@@ -72,17 +70,15 @@ class Koios:
         return [{"datum_hash": one, "bytes": found[one]} for one in hashes if found.get(one)]
 
 
-class Handler(BaseHTTPRequestHandler):
+class KoiosHandler(Handler):
     """Answers `/tip`, `/credential_utxos` and `/datum_info`."""
 
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1
-    koios: Koios
+    stand_in: Koios
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  # http.server calls it
         self.respond(None)
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802  # the same
         content = self.rfile.read(int(self.headers["Content-Length"]))
         if len(content) > 1024:
             self.send(413, b"too large")
@@ -90,7 +86,7 @@ class Handler(BaseHTTPRequestHandler):
         self.respond(json.loads(content))
 
     def respond(self, body: Any) -> None:
-        koios, target = self.koios, urlsplit(self.path)
+        koios, target = self.stand_in, urlsplit(self.path)
         koios.requests.append((self.path, body))
         if koios.failures:
             status, headers = koios.failures.pop(0)
@@ -119,17 +115,6 @@ class Handler(BaseHTTPRequestHandler):
         is_part = bool(content_range) and not content_range.startswith("0-") and not content_range.startswith("*")
         self.send(206 if is_part else 200, json.dumps(rows).encode(), {"Content-Range": content_range})
 
-    def send(self, status: int, body: bytes, headers: Mapping[str, str] = {}) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 def _name(column: str) -> str:
     return column.rpartition(">")[2]
@@ -144,13 +129,5 @@ def _part(row: Mapping[str, Any], column: str) -> Any:
 @contextmanager
 def serving_koios(koios: Koios) -> Iterator[Koios]:
     """Serve a Koios on a free port."""
-    handler = type("HandlerOfOne", (Handler,), {"koios": koios})
-    with ThreadingHTTPServer(("127.0.0.1", koios.port), handler) as server:
-        koios.port = server.server_address[1]
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield koios
-        finally:
-            server.shutdown()
-            thread.join(DEADLINE_SECONDS)
+    with served(KoiosHandler, koios):
+        yield koios

@@ -26,7 +26,6 @@ from urllib.parse import urlsplit
 from attrs import define, field, frozen
 
 from market_index_feeds.ledger.entries import SLOT_ZEROS
-from market_index_feeds.ledger.outputs import id_of
 from market_index_feeds.venue_orders import script_of
 from tests.feeds.ledger.datums import (
     ADA,
@@ -37,6 +36,7 @@ from tests.feeds.ledger.datums import (
     asset_key,
     datum,
     encoded,
+    id_of,
     output,
     saturnswap,
     shadowbook,
@@ -78,21 +78,17 @@ class Kupo:
     failure: str = ""
     version: str = "v2.12.0+7ee832"
     patterns: Sequence[str] = ("*",)
-    stored: int | None = None
-    """How many blocks are stored; all if it is None. The others are announced."""
-    announced: Block | None = None
-    """A block that is announced, while another one is stored."""
     required: Mapping[str, str] = field(factory=dict)
     """The headers that each request must have."""
-    on_request: Callable[[str], None] = lambda _: None
+    on_request: Callable[[str], object] = lambda _: None
     """Called with the target of each request, before the response."""
     requests: list[str] = field(factory=list)
     seconds: float = 0.0
     """How long a request for outputs takes."""
     unknown: set[str] = field(factory=set)
     """The hashes of the datums that it does not know yet."""
-    busy: int = 0
-    """How many requests for outputs are answered with 503."""
+    statuses: list[int] = field(factory=list)
+    """The statuses of the next responses to requests for outputs."""
     lag: int = 0
     """By how many slots the last block of its node is later."""
 
@@ -148,97 +144,92 @@ def _fits(match: Mapping[str, Any], pattern: str) -> bool:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers `/health`, `/patterns`, `/checkpoints/<slot>` and `/matches/<pattern>`."""
+    """Sends responses of a stand-in."""
 
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # one packet for the head and the body: otherwise each response waits for an acknowledgement
-    kupo: Kupo
 
-    def do_GET(self) -> None:
-        kupo = self.kupo
-        kupo.requests.append(self.path)
-        kupo.on_request(self.path)
-        self.blocks = list(kupo.blocks)
-        path, query = urlsplit(self.path).path, urlsplit(self.path).query
-        options = {name: value for name, _, value in (part.partition("=") for part in query.split("&") if part)}
-        if not kupo.required.items() <= dict(self.headers).items():
-            self.send(401, {"hint": "an error"})
-            return
-        match kupo.failure, path.split("/")[1:]:
-            case "closed", _:
-                self.close_connection = True
-            case "error", _:
-                self.send(500, {"hint": "an error"})
-            case "syncing", ["health"]:
-                self.send(202, {"connection_status": "connected"})
-            case "disconnected", ["health"]:
-                self.send(503, {"connection_status": "disconnected"})
-            case _, ["health"]:
-                tip = kupo.lag + (self.blocks[-1].slot if self.blocks else 0)
-                health = {"connection_status": "connected", "version": kupo.version, "most_recent_node_tip": tip}
-                self.send(200, health, with_point=True)
-            case _, ["patterns"]:
-                self.send(200, list(kupo.patterns))
-            case _, ["checkpoints", slot]:
-                points = [block.point for block in self.blocks[: kupo.stored] if block.slot <= int(slot)]
-                self.send(200, points[-1] if points else None, with_point=True)
-            case _, ["matches", *pattern]:
-                sleep(kupo.seconds)
-                if kupo.busy:
-                    kupo.busy -= 1
-                    self.send(503, {"hint": "no connection to the database"})
-                    return
-                self.send_matches(kupo.matches(self.blocks[: kupo.stored], "/".join(pattern), options))
-            case _:
-                self.send(404, {"hint": "not found"})
-
-    def send_matches(self, matches: list[Any] | None) -> None:
-        with_point = self.kupo.failure != "no header"
-        match self.kupo.failure:
-            case _ if matches is None:
-                self.send(400, {"hint": "a query is not valid"}, with_point=with_point)
-            case "another body":
-                self.send(200, {"hint": "an error"}, with_point=with_point)
-            case "another match":
-                self.send(200, [{"transaction_id": 1}], with_point=with_point)
-            case "cut":
-                self.send(200, matches, with_point=with_point, cut=True)
-            case _:
-                self.send(200, matches, with_point=with_point)
-
-    def send(self, status: int, value: Any, *, with_point: bool = False, cut: bool = False) -> None:
-        body = json.dumps(value).encode()
+    def send(self, status: int, body: bytes, headers: Mapping[str, str] = {}, *, is_cut: bool = False) -> None:
         self.send_response(status)
-        last = self.kupo.announced or (self.blocks[-1] if self.blocks else None)
-        if with_point and last is not None:
-            self.send_header("X-Most-Recent-Checkpoint", str(last.slot))
-            tag = last.hash
-            self.send_header("ETag", {"quoted": f'"{tag}"', "weak": f'W/"{tag}"'}.get(self.kupo.failure, tag))
-        elif with_point:
-            self.send_header("X-Most-Recent-Checkpoint", "0")
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body[: len(body) // 2] if cut else body)
-        self.close_connection = self.close_connection or cut
+        self.wfile.write(body[: len(body) // 2] if is_cut else body)
+        self.close_connection = self.close_connection or is_cut
 
     def log_message(self, *_: object) -> None:
         pass
 
 
+class KupoHandler(Handler):
+    """Answers `/health`, `/patterns`, `/checkpoints/<slot>` and `/matches/<pattern>`."""
+
+    stand_in: Kupo
+
+    def do_GET(self) -> None:
+        kupo = self.stand_in
+        kupo.requests.append(self.path)
+        kupo.on_request(self.path)
+        blocks, target = list(kupo.blocks), urlsplit(self.path)
+        options = {name: value for name, _, value in (part.partition("=") for part in target.query.split("&") if part)}
+        if not kupo.required.items() <= dict(self.headers).items():
+            self.send_json(401, {"hint": "an error"})
+            return
+        match kupo.failure, target.path.split("/")[1:]:
+            case "closed", _:
+                self.close_connection = True
+            case "error", _:
+                self.send_json(500, {"hint": "an error"})
+            case "syncing", ["health"]:
+                self.send_json(202, {"connection_status": "connected"})
+            case "disconnected", ["health"]:
+                self.send_json(503, {"connection_status": "disconnected"})
+            case _, ["health"]:
+                last = blocks[-1].slot if blocks else 0
+                health = {"connection_status": "connected", "version": kupo.version}
+                self.send_json(200, health | {"most_recent_node_tip": last + kupo.lag}, last)
+            case _, ["patterns"]:
+                self.send_json(200, list(kupo.patterns))
+            case _, ["checkpoints", slot]:
+                points = [block.point for block in blocks if block.slot <= int(slot)]
+                self.send_json(200, points[-1] if points else None)
+            case failure, ["matches", *pattern]:
+                sleep(kupo.seconds)
+                matches = kupo.matches(blocks, "/".join(pattern), options)
+                forced = kupo.statuses.pop(0) if kupo.statuses else 200
+                status = 400 if matches is None else forced
+                wrong = {"another body": {}, "another match": [{"transaction_id": 1}]}
+                if status != 200:
+                    self.send_json(status, {"hint": "an error"})
+                else:
+                    self.send(200, json.dumps(wrong.get(failure, matches)).encode(), is_cut=failure == "cut")
+            case _:
+                self.send_json(404, {"hint": "not found"})
+
+    def send_json(self, status: int, value: Any, last_slot: int = 0) -> None:
+        self.send(status, json.dumps(value).encode(), {"X-Most-Recent-Checkpoint": str(last_slot)})
+
+
 @contextmanager
-def serving(kupo: Kupo) -> Iterator[Kupo]:
-    """Serve a Kupo on its port, or on a free one."""
-    handler = type("HandlerOfOne", (Handler,), {"kupo": kupo})
-    with ThreadingHTTPServer(("127.0.0.1", kupo.port), handler) as server:
-        kupo.port = server.server_address[1]
+def served(handler: type[Handler], stand_in: Any) -> Iterator[None]:
+    """Serve a stand-in on its port, or on a free one."""
+    of_one = type("HandlerOfOne", (handler,), {"stand_in": stand_in})
+    with ThreadingHTTPServer(("127.0.0.1", stand_in.port), of_one) as server:
+        stand_in.port = server.server_address[1]
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            yield kupo
+            yield
         finally:
             server.shutdown()
             thread.join(DEADLINE_SECONDS)
+
+
+@contextmanager
+def serving(kupo: Kupo) -> Iterator[Kupo]:
+    """Serve a Kupo on its port, or on a free one."""
+    with served(KupoHandler, kupo):
+        yield kupo
 
 
 def recorded_blocks(folder: Path, first_slot: int = 1_000_000) -> list[Block]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from random import Random
@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-import pytest
 from attrs import define, field, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,11 +26,7 @@ from market_index_feeds.http import Response
 from market_index_feeds.ledger import Selection, kupo
 from market_index_feeds.ledger.entries import SLOT_ZEROS
 from market_index_feeds.ledger.kupo import KupoSource
-from market_index_feeds.ledger.outputs import id_of
 from market_index_feeds.ledger.source import NoBlock
-from tests.feeds.ledger.datums import (
-    ADA as ADA_PARTS,
-)
 from tests.feeds.ledger.datums import (
     GENIUSYIELD,
     SATURNSWAP,
@@ -44,6 +39,7 @@ from tests.feeds.ledger.datums import (
     datum,
     encoded,
     geniusyield,
+    id_of,
     output,
     saturnswap,
     shadowbook,
@@ -75,10 +71,15 @@ class Transaction:
 
 def order(number: int, asset: Asset, amount: int, lovelace: int, *, holds: int | None = None, **fields: Any) -> Any:
     """Return an order of SaturnSwap that sells a token."""
-    parts = {"offered policy": asset[0], "offered name": asset[1], "asked policy": ADA_PARTS[0], "asked name": b""}
+    parts = {"offered policy": asset[0], "offered name": asset[1], "asked policy": b"", "asked name": b""}
     fields = {"amount": amount, "asked amount": lovelace, **parts, **fields}
     value = {"coins": 2_000_000, "assets": {asset_key(asset): amount if holds is None else holds}}
     return output(SATURNSWAP, datum(saturnswap(**fields)), number) | {"value": value}
+
+
+def beside(match: Mapping[str, Any], number: int) -> Any:
+    """Return another order of the same transaction, whose datum may become known at another time."""
+    return order(number, TOKEN, number, 10**6) | {"transaction_id": match["transaction_id"], "output_index": 1}
 
 
 def spent(transaction: str, received: int, index: int = 0) -> dict[str, Any]:
@@ -102,12 +103,14 @@ def transactions() -> list[Transaction]:
     ]
     for number, one in enumerate(orders):
         asset, lovelace = (TOKEN, SECOND)[number % 2], 1000 * (10_000 + number)
-        found.append(Transaction(str(one["transaction_id"]), [one]))
+        found.append(Transaction(one["transaction_id"], [one, beside(one, 310 + number)]))
         half = f"{400 + number:064x}"
         named = Constructor(0, (bytes.fromhex(one["transaction_id"]), 0))
         rest = order(400 + number, asset, 500, lovelace // 2, previous=named)
         executions = {id_of(one): (asset, 500, lovelace // 2)}
-        found.append(Transaction(half, [rest], {id_of(one): spent(half, lovelace // 2)}, executions))
+        found.append(
+            Transaction(half, [rest, beside(rest, 410 + number)], {id_of(one): spent(half, lovelace // 2)}, executions)
+        )
         for what, amount, start in (one, 1000, 500), (rest, 500, 600):
             whole, paid = f"{start + number:064x}", lovelace * amount // 1000
             how = {id_of(what): spent(whole, paid)}
@@ -128,13 +131,6 @@ TRANSACTIONS = transactions()
 CREATED = {id_of(one): one for transaction in TRANSACTIONS for one in transaction.created}
 OURS = {key for key, one in CREATED.items() if one["address"] != output(OTHER, b"")["address"]}
 DATUMS = sorted({one["datum_hash"] for key, one in CREATED.items() if key in OURS})
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_wait() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kupo, "MOVED_SECONDS", 0)
-        yield
 
 
 @frozen
@@ -158,8 +154,7 @@ def block_of(slot: int, fork: str, found: Sequence[Transaction]) -> ChainBlock:
 class Chain:
     """A Kupo whose chain moves before each request, up to a number of times. It is the client of a source.
 
-    As in Kupo, the last block is announced before it is stored, and a rollback before it is done. In a first read, a
-    block is rolled back only after a request for the last stored block: what else happens then cannot be known.
+    A block is rolled back only after a request for the last block: what else happens in a first read cannot be known.
     """
 
     random: Random
@@ -167,8 +162,6 @@ class Chain:
     pace: int = 1
     """It moves before one of so many requests."""
     blocks: list[ChainBlock] = field(factory=list)
-    announced: ChainBlock | None = None
-    pending: list[ChainBlock] | None = None
     seen: set[str] = field(factory=set)
     known: dict[str, list[ChainBlock]] = field(factory=dict)
     count: int = 0
@@ -179,30 +172,29 @@ class Chain:
         return self.random.randrange(limit)
 
     def move(self) -> None:
-        """Make up to 3 small steps: announce the next state of the chain, or store what is announced."""
+        """Make up to 3 steps: a block, or a rollback and perhaps another block. Rarely, a datum becomes known."""
         steps = 0 if self.number(self.pace) else (0, 1, 1, 2, 3)[self.number(5)]
-        for _ in range(steps if self.moves > 0 else self.pending is not None):
+        for _ in range(min(steps, self.moves)):
             self.moves -= 1
-            if self.pending is not None:
-                self.blocks, self.pending = self.pending, None
-                self.known[self.blocks[-1].hash] = list(self.blocks)
-            else:
-                kept = len(self.blocks)
-                if self.number(3) == 0:
-                    kept = max(kept - 1 - self.number(4), 1)
-                    while not self.seen.issuperset(block.hash for block in self.blocks[kept:]):
-                        kept += 1
-                if kept < len(self.blocks) and self.number(2):
-                    self.pending = self.blocks[:kept]
-                else:
-                    self.pending = [*self.blocks[:kept], self.next_block(self.blocks[:kept])]
-                self.announced = self.pending[-1]
-            if self.unknown and self.number(10) == 0:
+            kept = len(self.blocks)
+            if self.number(3) == 0:
+                kept = max(kept - 1 - self.number(4), 1)
+                while not self.seen.issuperset(block.hash for block in self.blocks[kept:]):
+                    kept += 1
+            is_shorter = kept < len(self.blocks) and self.number(2)
+            self.blocks = self.blocks[:kept]
+            if not is_shorter:
+                self.add(self.next_block(self.blocks))
+            if self.unknown and self.number(4) == 0:
                 self.unknown.remove(self.random.choice(sorted(self.unknown)))
+
+    def add(self, block: ChainBlock) -> None:
+        self.blocks = [*self.blocks, block]
+        self.known[block.hash] = self.blocks
 
     def next_block(self, before: Sequence[ChainBlock], *, is_empty: bool = False) -> ChainBlock:
         self.count += 1
-        slot = before[-1].slot + (1, 20, 20, 20, 300, 1500)[self.number(6)]
+        slot = before[-1].slot + (1 if is_empty else (1, 20, 20, 20, 300, 1500)[self.number(6)])
         unspent = {id_of(one) for block in before for one in block.created}
         unspent -= {key for block in before for key in block.spent}
         done = {transaction.id for block in before for transaction in block.transactions}
@@ -217,23 +209,17 @@ class Chain:
         return block_of(slot, f"{self.count:x}", found)
 
     def start(self) -> None:
-        self.blocks = [block_of(5_000_000, "0", TRANSACTIONS[:8:2])]
+        self.add(block_of(5_000_000, "0", TRANSACTIONS[:8:2]))
         for _ in range(self.number(6)):
-            self.blocks.append(self.next_block(self.blocks))
-        for count in range(1, len(self.blocks) + 1):
-            self.known[self.blocks[count - 1].hash] = self.blocks[:count]
-        self.announced = self.blocks[-1]
+            self.add(self.next_block(self.blocks))
 
     async def get(self, target: str, headers: Mapping[str, str], *, seconds: float, max_bytes: int) -> Response:
         self.move()
         self.requests += 1
         path, query = urlsplit(target).path, urlsplit(target).query
         options = {name: value for name, _, value in (part.partition("=") for part in query.split("&") if part)}
-        assert self.announced is not None
         if path == "/health":
-            self.seen |= {block.hash for block in self.blocks}
-            tags = {"X-Most-Recent-Checkpoint": str(self.announced.slot), "ETag": self.announced.hash}
-            return Response(200, httpx.Headers(tags), b'{"version": "v2.12.0"}')
+            return Response(200, httpx.Headers(), b'{"version": "v2.12.0"}')
         if path == "/patterns":
             return Response(200, httpx.Headers(), b'["*"]')
         if path.startswith("/checkpoints/"):
@@ -245,13 +231,13 @@ class Chain:
         return Response(400 if found is None else 200, httpx.Headers(), json.dumps(found).encode())
 
 
-def moments(blocks: Sequence[ChainBlock]) -> dict[str, tuple[int, int | None]]:
-    """Return when each output of ours was created and spent, that is unspent or was spent in the window."""
-    found: dict[str, tuple[int, int | None]] = {}
+def moments(blocks: Sequence[ChainBlock]) -> dict[str, int | None]:
+    """Return when each output of ours was spent in the window, None if it is unspent."""
+    found: dict[str, int | None] = {}
     for block in blocks:
-        found |= {id_of(one): (block.slot, None) for one in block.created if id_of(one) in OURS}
-        found |= {key: (found[key][0], block.slot) for key in block.spent if key in OURS}
-    return {key: one for key, one in found.items() if one[1] is None or one[1] >= blocks[-1].slot - WINDOW}
+        found |= {id_of(one): None for one in block.created if id_of(one) in OURS}
+        found |= {key: block.slot for key in block.spent if key in OURS}
+    return {key: slot for key, slot in found.items() if slot is None or slot >= blocks[-1].slot - WINDOW}
 
 
 def spots(blocks: Sequence[ChainBlock]) -> dict[Pair, tuple[Decimal, datetime] | None]:
@@ -277,27 +263,27 @@ def spots(blocks: Sequence[ChainBlock]) -> dict[Pair, tuple[Decimal, datetime] |
 
 
 def shown(source: KupoSource) -> Any:
-    state = source.market.at(NOW)
-    return state.orders, state.spots, state.spot_times, state.skipped
+    """Return what a source shows, and each execution in the window: only the last one of a pair is a spot."""
+    assert source.point is not None
+    first = source.point.slot - WINDOW
+    spent = {key: one for key, one in source.market._entries.items() if one.spend and one.spend.slot >= first}
+    return source.market.at(NOW), {key: one.execution for key, one in spent.items()}
 
 
 def check(source: KupoSource, chain: Chain) -> None:
     """Compare what a source shows with the model, and with a source that begins at the same block."""
     assert source.point is not None
     blocks = chain.known[source.point.hash]
-    first = blocks[-1].slot - WINDOW
-    entries = source.market._entries
-    found = {key: (one.output.slot, None if one.spend is None else one.spend.slot) for key, one in entries.items()}
-    assert {key: one for key, one in found.items() if one[1] is None or one[1] >= first} == moments(blocks)
-    state = source.market.at(NOW)
-    assert state.orders.keys() | state.skipped.keys() == {key for key, one in moments(blocks).items() if one[1] is None}
+    state, executions = shown(source)
+    assert executions.keys() == {key for key, one in moments(blocks).items() if one is not None}
+    assert state.orders.keys() | state.skipped.keys() == {key for key, one in moments(blocks).items() if one is None}
     if not chain.unknown:
         prices = {pair: (spot, state.spot_times[pair]) for pair, spot in state.spots.items() if spot is not None}
         assert prices == spots(blocks)
-    still = Chain(Random(0), 0, blocks=list(blocks), announced=blocks[-1], unknown=chain.unknown)
+    still = Chain(Random(0), 0, blocks=blocks, unknown=chain.unknown)
     beginner = KupoSource("http://h", SELECTION)
     asyncio.run(beginner.read(still))  # type: ignore[arg-type]  # its client
-    assert shown(beginner) == shown(source)
+    assert shown(beginner) == (state, executions)
 
 
 def followed(chain: Chain, reads: int) -> int:
@@ -315,16 +301,13 @@ def followed(chain: Chain, reads: int) -> int:
         count += 1
         if not is_late:
             check(source, chain)
-    if chain.pending is not None:
-        chain.blocks, chain.pending = chain.pending, None
-    # What became known since the last block is asked for at the next ones.
+    # What became known since the last block is asked for at the next ones. Half of the rest becomes known now.
+    chain.unknown -= set(chain.random.sample(sorted(chain.unknown), len(chain.unknown) // 2))
     for _ in range(1 + len(CREATED) // kupo.MAX_MISSING if is_late else 1):
-        chain.blocks = [*chain.blocks, chain.next_block(chain.blocks, is_empty=True)]
-        chain.announced = chain.blocks[-1]
-        chain.known[chain.announced.hash] = chain.blocks
+        chain.add(chain.next_block(chain.blocks, is_empty=True))
         asyncio.run(source.read(chain))  # type: ignore[arg-type]
         assert source.point is not None
-        assert source.point.hash == chain.announced.hash
+        assert source.point.hash == chain.blocks[-1].hash
     check(source, chain)
     return count
 

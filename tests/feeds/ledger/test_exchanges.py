@@ -19,13 +19,13 @@ from market_index import AssetId, Order, Pair
 from market_index.strategies import asset_ids
 from market_index_feeds.ledger.datum import Skipped, constructor
 from market_index_feeds.ledger.datum import read as read_part
-from market_index_feeds.ledger.entries import spot_of
 from market_index_feeds.ledger.exchange import Exchange, Fill, Offer
 from market_index_feeds.ledger.exchanges import EXCHANGES
 from market_index_feeds.ledger.exchanges.shadowbook import SHADOWBOOK as LAYOUT
 from market_index_feeds.ledger.exchanges.shadowbook import offers as shadowbook_offers
 from market_index_feeds.ledger.exchanges.splash import EXECUTORS, splash
-from market_index_feeds.ledger.market import Market, State
+from market_index_feeds.ledger.market import Market, Selection, State
+from market_index_feeds.ledger.outputs import output_of
 from market_index_feeds.venue_orders import Fee, VenueOrder
 from tests.conftest import RECORDED as FILES
 from tests.feeds.ledger import datums
@@ -43,6 +43,7 @@ from tests.feeds.ledger.datums import (
     Constructor,
     Raw,
     datum,
+    id_of,
     output,
 )
 
@@ -59,11 +60,17 @@ with_amount_and_price = pytest.mark.parametrize("script", [SPLASH, SHADOWBOOK, G
 """The exchanges whose datums contain what is offered, and at which price."""
 
 
-def state_of(*matches: Any, pairs: Any = (), now: datetime = NOW, slot: int = 10**9) -> State:
-    """Return what the matches of one response show; with pairs, only these."""
-    market = Market(EXCHANGES, pairs, only=bool(pairs), least_execution=0)
-    market.read(matches, slot, since=-1)
-    return market.at(now)
+def market_of(*matches: Any, slot: int = 10**9, pairs: Any = (), **options: Any) -> Market:
+    """Return a market of their network with the matches of one response; with pairs, only these."""
+    network = "preprod" if any(str(one["address"]).startswith("addr_test") for one in matches) else "mainnet"
+    market = Market(Selection(pairs=pairs, only=bool(pairs), network=network, **options))
+    market.read(map(output_of, matches), slot, since=-1)
+    return market
+
+
+def state_of(*matches: Any, **options: Any) -> State:
+    """Return what they show, however small executions are."""
+    return market_of(*matches, **{"least_execution": 0} | options).at(NOW)
 
 
 def read(*matches: Any, pairs: Any = ()) -> tuple[dict[str, Any], dict[str, int]]:
@@ -209,19 +216,20 @@ def test_a_recorded_response_of_the_newer_exchanges_has_these_orders(name: str):
 @pytest.mark.decision(32)
 @pytest.mark.parametrize("name", [name for name, of_file in EXPECTED.items() if "executions" in of_file])
 def test_the_executions_that_a_recorded_response_proves(name: str):
-    """The last one of a pair is its spot price."""
+    """Each spent output by itself, with what the spending transaction created."""
     matches = recorded(name.removesuffix(".json"))
-    outputs = Market(EXCHANGES, least_execution=0)
-    outputs.read(matches, 900_004_000, since=-1)
-    found = outputs.fills()
     expected = {one["order"]: one for one in EXPECTED[name]["executions"] if one["kind"] == "execution"}
-    assert found.keys() == expected.keys()
-    for key, one in expected.items():
-        pair = Pair(AssetId.parse(one["base"]), AssetId.parse(one["quote"]))
-        assert (found[key].gave[1], found[key].received[1]) == (one["gave"], one["received"])
-        spot = spot_of(pair, found[key])
-        assert spot is not None
-        assert abs(Fraction(spot) - Fraction(one["price"])) <= Fraction(1, 2 * 10**28), "the nearest price"
+    for match in [one for one in matches if one["spent_at"] is not None]:
+        by = match["spent_at"].get("transaction_id")
+        created = [one | {"spent_at": None} for one in matches if one["transaction_id"] == by]
+        spots = state_of(match, *created, slot=900_004_000).spots
+        if (one := expected.pop(id_of(match), None)) is None:
+            assert set(spots.values()) <= {None}
+        else:
+            spot = spots[Pair(AssetId.parse(one["base"]), AssetId.parse(one["quote"]))]
+            assert spot is not None
+            assert abs(Fraction(spot) - Fraction(one["price"])) <= Fraction(1, 2 * 10**28), "the nearest price"
+    assert not expected
 
 
 @pytest.mark.decision(32)
@@ -280,9 +288,13 @@ def test_a_partial_fill_of_splash_has_the_price_of_what_was_paid():
         [successor(splash_of(31_650_000, 70_000, amount=30_000_000, fee=150_000, **{"step cost": 1}))],
         [successor(splash_of(31_650_000, 0, amount=30_000_000, fee=150_000))],
         [successor(splash_of(102_600_000, 1, amount=100_000_000, fee=500_000))],
+        [successor(splash_of(32_600_001, 70_000, amount=30_000_000, fee=150_000))],
         [],
     ],
-    ids=["at another position", "of another owner", "of another order", "received nothing", "gave nothing", "missing"],
+    ids=[
+        *("at another position", "of another owner", "of another order", "received nothing", "gave nothing"),
+        *("gave less than its datum says", "missing"),
+    ],
 )
 def test_a_copied_datum_of_splash_makes_no_price(after: list[dict[str, Any]]):
     """Anybody can create such an output beside a fill, or beside a cancellation."""
@@ -382,22 +394,6 @@ def test_a_price_that_no_book_shows_is_skipped(script: str):
         assert reason(order(script, price=nested(script, *price))) == "unknown datum"
 
 
-@pytest.mark.parametrize(("numerator", "denominator"), [(10**28, 1), (2**96 - 1, 1), (3, 2**96 * 3 - 3), (10**28, 2)])
-@pytest.mark.parametrize("side", ["base", "quote"])
-def test_a_price_within_the_range_of_a_book_is_an_order(numerator: int, denominator: int, side: str):
-    """The bounds are those of `Order.from_offer`, which raises an error beyond them."""
-    assets = (list(TOKEN), list(ADA)) if side == "base" else (list(ADA), list(TOKEN))
-    pair = Pair(AssetId.parse(SNEK), AssetId.parse("ADA"))
-    for units, per in ((numerator, denominator), (numerator + 1, denominator), (denominator, numerator + 1)):
-        match = order(SHADOWBOOK, offered=assets[0], asked=assets[1], price=[units, per], amount=10_000)
-        orders, _ = read(match)
-        try:
-            Order.from_offer(pair, offered=getattr(pair, side), amount=1, price=f"{units}/{per}")
-            assert orders or units == 1
-        except ValueError:
-            assert not orders
-
-
 def test_a_splash_order_needs_the_lovelace_for_all_steps():
     """5 ADA, 0.5 ADA fee and 1.5 ADA deposit leave 1.6 ADA: two steps of 0.6 ADA."""
     assert orders_of(order(SPLASH, **{"step output": 500}))
@@ -430,11 +426,9 @@ def test_a_geniusyield_order_needs_its_own_nft():
 
 @pytest.mark.decision(30)
 def test_an_order_is_shown_from_its_start_to_its_end():
-    outputs = Market(EXCHANGES, window_slots=3600)
-    block = outputs.time_of(100).timestamp()
+    block = Market(Selection()).time_of(100).timestamp()
     start, end = (Constructor(0, (int(1000 * block) + later,)) for later in (1000, 2500))
-    match = order(GENIUSYIELD, start=start, end=end)
-    outputs.read([match], 10**9, since=-1)
+    outputs = market_of(order(GENIUSYIELD, start=start, end=end), hours=1)
     for seconds, reason in (0.999, "not active yet"), (1, ""), (2.5, ""), (2.501, "expired"), (3603, "expired"):
         state = outputs.at(datetime.fromtimestamp(block + seconds, UTC))
         assert [one.reason for one in state.skipped.values()] == [reason] * bool(reason)
@@ -591,51 +585,48 @@ def test_an_exchange_must_have_the_hash_of_a_script_and_of_a_policy():
 
 
 @pytest.mark.parametrize(
-    ("layout", "price", "error"),
+    ("price", "error"),
     [
-        (LAYOUT, lambda read: read["policyy"], "KeyError"),
-        (LAYOUT, lambda _: (5.0, 1), "InvalidPrice"),
-        (LAYOUT, lambda _: (1, 2, 3), "ValueError"),
-        (CBORTag(121, LAYOUT.value | {"owner": bytes}), lambda _: (5, 1), "TypeError"),
+        (lambda read: read["policyy"], "KeyError"),
+        (lambda _: (5.0, 1), "InvalidPrice"),
+        (lambda _: (1, 2, 3), "ValueError"),
     ],
 )
-def test_a_defect_of_an_exchange_skips_the_output_and_names_the_exchange(layout: Any, price: Any, error: str):
+def test_a_defect_of_an_exchange_skips_the_output_and_names_the_exchange(price: Any, error: str):
     """Other exchanges are read: anyone can pay the output that makes a function fail."""
 
     def offers(read: Any, _: object) -> Any:
         yield Offer(ADA_ID, read["amount"], AssetId(*TOKEN), price(read))
 
-    mine = Exchange("Mine", "11" * 28, layout, offers)
-    outputs = Market([*EXCHANGES, mine])
+    mine = Exchange("Mine", "11" * 28, LAYOUT, offers)
     broken = output(mine.script, datum(FIELDS[SHADOWBOOK]()), 2)
-    outputs.read([order(SPLASH), broken], 100, since=-1)
-    state = outputs.at(NOW)
+    state = state_of(order(SPLASH), broken, exchanges=[mine])
     assert len(state.orders) == 1
     assert {key: one.reason for key, one in state.skipped.items()} == {
         f"{broken['transaction_id']}#0": f"{error} in a function of Mine"
     }
 
 
-def test_a_defect_of_the_fill_of_an_exchange_proves_no_execution(caplog: pytest.LogCaptureFixture):
-    def fill(*_: object) -> Fill:
-        raise KeyError("amountt")
-
+@pytest.mark.parametrize(
+    "fill",
+    [
+        lambda spent, *_: spent.datum["amountt"],
+        lambda *_: "a fill",
+        lambda *_: Fill,
+        lambda *_: 5,
+        lambda *_: Fill((1, 2), (ADA_ID, 1)),  # type: ignore[arg-type]  # what a user may pass
+        lambda *_: Fill((ADA_ID, 5), (ADA_ID, 5)),
+        lambda *_: Fill((ADA_ID, 0), (AssetId(*TOKEN), 5)),
+        lambda *_: Fill((ADA_ID, 5), (AssetId(*TOKEN), 0)),
+        lambda *_: Fill((ADA_ID, 10**15), (AssetId(*TOKEN), 5)),
+    ],
+)
+def test_a_fill_of_the_user_that_is_none_proves_no_execution(fill: Any, caplog: pytest.LogCaptureFixture):
+    """Such as one of an asset for itself, or of more than the output held. An exception is logged."""
     mine = Exchange("Mine", "11" * 28, LAYOUT, shadowbook_offers, fill)
-    outputs = Market([mine])
-    spend = {"slot_no": 120, "header_hash": "ab" * 32, "transaction_id": "f" * 64, "input_index": 0, "redeemer": None}
-    outputs.read([output(mine.script, datum(FIELDS[SHADOWBOOK]())) | {"spent_at": spend}], 120, since=-1)
-    assert list(outputs.at(NOW).spots.values()) == [None]
-    assert caplog.messages == [f"the fill of Mine failed at output {1:064x}#0: no execution"]
-    assert "amountt" in caplog.text
-
-
-def test_an_exchange_of_an_asset_for_itself_is_no_execution():
-    mine = Exchange("Mine", "11" * 28, LAYOUT, shadowbook_offers, lambda *_: Fill((ADA_ID, 5), (ADA_ID, 5)))
-    outputs = Market([mine])
-    spend = {"slot_no": 120, "header_hash": "ab" * 32, "transaction_id": "f" * 64, "input_index": 0, "redeemer": None}
-    outputs.read([output(mine.script, datum(FIELDS[SHADOWBOOK]())) | {"spent_at": spend}], 120, since=-1)
-    assert list(outputs.at(NOW).spots.values()) == [None]
-    assert all(pair.base != pair.quote for pair in outputs.at(NOW).spots)
+    match = spent(output(mine.script, datum(FIELDS[SHADOWBOOK]())), None)
+    assert list(state_of(match, exchanges=[mine], slot=120).spots.values()) == [None]
+    assert set(caplog.messages) <= {f"the fill of Mine failed at output {1:064x}#0: no execution"}
 
 
 # What Kupo must not return
@@ -653,10 +644,9 @@ def test_an_exchange_of_an_asset_for_itself_is_no_execution():
 )
 def test_a_match_that_is_not_one_of_kupo_is_a_failure(response: Any):
     """It is not an empty state, and changes nothing."""
-    outputs = Market(EXCHANGES, window_slots=3600)
-    outputs.read([output(SPLASH, datum(FIELDS[SPLASH]()), 2)], 100, since=-1)
+    outputs = market_of(order(SPLASH))
     with pytest.raises((AttributeError, LookupError, TypeError, ValueError)):
-        outputs.read(response, 100, since=-1)
+        outputs.read(map(output_of, response), 100, since=-1)
     assert list(outputs.at(NOW).orders)
 
 
@@ -672,9 +662,7 @@ def test_an_output_in_two_responses_is_shown_once_and_a_copy_of_its_datum_as_ano
 
 def venue_order(match: dict[str, Any], **options: Any) -> VenueOrder:
     """Return the only order of an output."""
-    market = Market(EXCHANGES, **options)
-    market.read([match], 10**9, since=-1)
-    (found,) = market.at(NOW).orders.values()
+    (found,) = state_of(match, **options).orders.values()
     return found
 
 
@@ -752,6 +740,20 @@ def test_a_partial_fill_has_a_least_amount(least: int, expected: int):
     assert (order.least_fill, order.most_fill) == (expected, 5_000_000)
 
 
+def test_the_payment_of_the_least_fill_reaches_the_least_payment():
+    """computeFillPlanV3 in fillV3.ts of saturnswap-filler: 120 are released for 8001, but their price is 8000."""
+    order = venue_order(saturnswap(sells=TOKEN, buys=ADA, amount=150, **{"asked amount": 10_000, "least fill": 8_001}))
+    assert order.least_fill == 121
+
+
+@pytest.mark.parametrize(("script", "dust"), [(V2_1, 99), (V2_4, 24), (SATURNSWAP, 99)])
+def test_a_fill_of_saturnswap_has_a_fee_of_at_least_one_unit(script: str, dust: int):
+    """fillSellAndFee in ratio.ts of saturnswap-filler."""
+    parts: Any = {"sells": TOKEN, "buys": ADA, "asked amount": 10**9}
+    assert reason(saturnswap(script, amount=dust, **parts)) == "too little for a fee"
+    assert venue_order(saturnswap(script, amount=dust + 2, **parts)).least_fill == dust + 1
+
+
 def test_no_fill_of_token_for_token_takes_all():
     """SPEC.md, section 7, step 5: the owner's output of a whole fill needs as many lovelace as it pays tokens."""
     parts: Any = {"sells": TOKEN, "buys": OTHER_TOKEN, "amount": 1000, "asked amount": 10}
@@ -774,16 +776,13 @@ def test_an_order_of_splash_pays_the_least_cost_of_a_step():
     assert reason(order(SPLASH) | {"datum_type": "hash"}) == "datum not inline"
     cheap = order(SPLASH, **{"step cost": 599_999})
     assert reason(cheap) == "step cost too low"
-    mine = splash(least_step_cost=599_999)
     found = venue_order(order(SPLASH))
     assert found.fees == (
         Fee("lovelace", amount=500_000, is_prepaid=True),
         Fee("lovelace", amount=600_000, per="step", is_prepaid=True),
     )
     assert found.taker_fees(5_000_000) == {}
-    market = Market([mine])
-    market.read([cheap], 100, since=-1)
-    assert len(market.at(NOW).orders) == 1
+    assert len(state_of(cheap, exchanges=[splash(least_step_cost=599_999)]).orders) == 1
 
 
 def test_a_step_of_splash_has_a_least_amount():
@@ -859,13 +858,6 @@ def test_a_fill_of_splash_that_asks_ada_has_no_price():
     assert spot_after(spent(placed, "d87a80"), successor(left)) is None
 
 
-def test_a_fill_of_splash_must_take_what_its_datum_says():
-    """The contract bounds what leaves the order only from above."""
-    assert spot_after(spent(PLACED, "d87a80"), successor(LEFT)) == 1000
-    more = splash_of(32_600_001, 70_000, amount=30_000_000, fee=150_000)
-    assert spot_after(spent(PLACED, "d87a80"), successor(more)) is None
-
-
 def test_an_order_that_holds_nothing_proves_no_execution():
     """It offers 10^15 of a token that nobody holds, for 1 lovelace, and its owner spends it."""
     nobody = (bytes(28), b"NOBODY")
@@ -887,9 +879,8 @@ def fills_of(*amounts: tuple[Any, Any, int, int]) -> list[dict[str, Any]]:
 
 
 def spots_of(*matches: dict[str, Any], **options: Any) -> dict[str, Any]:
-    market = Market(EXCHANGES, **options)
-    market.read(matches, 200, since=-1)
-    return {str(pair.base.asset_name_text): spot for pair, spot in market.at(NOW).spots.items()}
+    spots = market_of(*matches, slot=200, **options).at(NOW).spots
+    return {str(pair.base.asset_name_text): spot for pair, spot in spots.items()}
 
 
 @pytest.mark.decision(32)
@@ -908,40 +899,17 @@ def test_between_tokens_the_value_is_that_of_their_own_spots():
     enough, little = (TOKEN, OTHER_TOKEN, 1000, 500), (TOKEN, OTHER_TOKEN, 1000, 499)
     pair = Pair(*sorted((AssetId(*TOKEN), AssetId(*OTHER_TOKEN))))
     for fill, expected in (enough, True), (little, False):
-        market = Market(EXCHANGES)
-        market.read(fills_of(*prices, fill), 200, since=-1)
-        assert (market.at(NOW).spots[pair] is not None) is expected
-    market = Market(EXCHANGES)
-    market.read(fills_of(enough), 200, since=-1)
-    assert market.at(NOW).spots == {pair: None}
-    assert market.at(NOW).spot_times == {}
-
-
-def test_each_spot_has_the_time_of_its_block():
-    market = Market(EXCHANGES)
-    market.read(fills_of((TOKEN, ADA, 1000, 5_000_000)), 200, since=-1)
-    assert list(market.at(NOW).spot_times.values()) == [market.time_of(111)]
-
-
-@pytest.mark.decision(32)
-def test_a_complete_fill_may_be_the_last_one_of_its_block():
-    """Kupo does not say at which place its transaction is. Then the largest execution counts, in every process."""
-    placed = saturnswap(sells=TOKEN, buys=ADA, amount=1000, **{"asked amount": 50_000_000})
-    named = Constructor(0, (bytes.fromhex(placed["transaction_id"]), 0))
-    left = saturnswap(sells=TOKEN, buys=ADA, amount=600, previous=named, **{"asked amount": 30_000_000})
-    partly = spent(placed, datums.encoded(Constructor(0, (20_000_000, 0, 0))).hex()), successor(left)
-    for lovelace, spot in (70_000_000, 70_000), (6_000_000, 50_000):
-        (whole,) = fills_of((TOKEN, ADA, 1000, lovelace))
-        whole["spent_at"]["slot_no"] = 120
-        for matches in ([whole, *partly], [*partly, whole]):
-            assert spots_of(*matches) == {"SNEK": spot}
+        spots = market_of(*fills_of(*prices, fill), slot=200).at(NOW).spots
+        assert (spots[pair] is not None) is expected
+    alone = market_of(*fills_of(enough), slot=200).at(NOW)
+    assert (alone.spots, alone.spot_times) == ({pair: None}, {})
 
 
 # Each offer, and each output, by itself
 
 
 def test_an_order_that_was_cancelled_before_its_start_lists_no_pair():
-    start = int(1000 * Market(EXCHANGES).time_of(130).timestamp())
+    start = int(1000 * Market(Selection()).time_of(130).timestamp())
     match = order(GENIUSYIELD, start=Constructor(0, (start,)))
     for slot, listed in (120, False), (140, True):
         how = {"slot_no": slot, "transaction_id": FILLER, "input_index": 0, "redeemer": "d87980"}
@@ -975,8 +943,7 @@ def test_a_hostile_output_never_concerns_another_output(data: st.DataObject):
         fields[name] = data.draw(moments if name in {"start", "end"} else HOSTILE)
     hostile = output(script, datum(fields), 2)
     hostile["value"]["coins"] = data.draw(st.integers(0, 2**64 - 1))
-    market = Market(EXCHANGES, window_slots=data.draw(st.sampled_from([3600, 360_000_000])))
-    market.read([order(SHADOWBOOK), hostile], 10**9, since=-1)
+    market = market_of(order(SHADOWBOOK), hostile, hours=data.draw(st.sampled_from([1, 100_000])))
     for now in NOW, datetime(9998, 1, 1, tzinfo=UTC), NOW:
         found = market.at(now).orders[f"{1:064x}#0"]
         assert shown(found.order) == BID
@@ -992,14 +959,3 @@ def test_alternatives_without_fields_carry_their_constructor():
     for wrong in CBORTag(128, []), CBORTag(123, []), 7:
         with pytest.raises(Skipped):
             read_part(wrong, side)
-
-
-@pytest.mark.parametrize("fill", ["a fill", Fill, (1, 2), 5])
-def test_a_fill_of_the_user_that_is_none_proves_no_execution(fill: Any):
-    mine = Exchange("Mine", "11" * 28, LAYOUT, shadowbook_offers, lambda *_: fill)
-    market = Market([mine])
-    spend = {"slot_no": 120, "transaction_id": "f" * 64, "input_index": 0, "redeemer": None}
-    market.read([output(mine.script, datum(FIELDS[SHADOWBOOK]())) | {"spent_at": spend}], 120, since=-1)
-    assert list(market.at(NOW).spots.values()) == [None]
-    with pytest.raises(TypeError, match=r"gave must be an AssetId and an int, got \(1, 2\)"):
-        Fill((1, 2), (ADA_ID, 1))  # type: ignore[arg-type]  # what a user may pass

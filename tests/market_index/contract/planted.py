@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate, count
 from operator import itemgetter
 from typing import Any
@@ -24,24 +25,14 @@ CHANGING = count(1)
 # What a fault changes. Values are JSON before it is encoded; `one` is the value of a key.
 
 
-def info(key: str, edit: Edit) -> Planted:
-    return edited("info", lambda fields: fields | {key: edit(fields[key])})
+def of_json(method: str) -> Callable[[str, Edit], Planted]:
+    """Return a function that plants a change of one key of the JSON that a method makes."""
+    return lambda key, edit: edited(method, lambda fields: fields | {key: edit(fields[key])})
 
 
-def entries(edit: Edit) -> Planted:
-    return edited("pair_list", lambda fields: {"pairs": edit(fields["pairs"])})
-
-
-def book(key: str, edit: Edit) -> Planted:
-    return edited("order_book", lambda fields: fields | {key: edit(fields[key])})
-
-
-def price(edit: Edit) -> Planted:
-    return edited("level", lambda fields: fields | {"price": edit(fields["price"])})
-
-
-def amount(edit: Edit) -> Planted:
-    return edited("level", lambda fields: fields | {"accumulated_liquidity": edit(fields["accumulated_liquidity"])})
+info, book, level = map(of_json, ("info", "order_book", "level"))
+entries = partial(of_json("pair_list"), "pairs")
+price, amount = partial(level, "price"), partial(level, "accumulated_liquidity")
 
 
 def error(edit: Edit) -> Planted:
@@ -61,13 +52,14 @@ def got(edit: Callable[[Request, Response], Response]) -> Planted:
     return of("edit", lambda _: edit)
 
 
+def where(holds: Callable[[Request, Response], bool], edit: Edit) -> Planted:
+    """Change some responses."""
+    return got(lambda request, found: edit(found) if holds(request, found) else found)
+
+
 def only(path: str, edit: Edit, status: int = 200) -> Planted:
     """Change the responses of a path that have a status."""
-    return got(
-        lambda request, found: (
-            edit(found) if (request.target.partition("?")[0], found.status) == (path, status) else found
-        )
-    )
+    return where(lambda request, found: (request.target.partition("?")[0], found.status) == (path, status), edit)
 
 
 def body(edit: Edit) -> Edit:
@@ -88,21 +80,18 @@ def status(code: int) -> Edit:
 
 def to(code: int, *texts: str, of_status: int = 400) -> Planted:
     """Change a status of the order book, if the target has one of the texts."""
-    return got(
-        lambda request, found: (
-            status(code)(found)
-            if found.status == of_status and any(text in request.target for text in texts or [ORDER_BOOK])
-            else found
-        )
+    parts = texts or (ORDER_BOOK,)
+    return where(
+        lambda one, found: found.status == of_status and any(part in one.target for part in parts), status(code)
     )
 
 
 def instead(method: str, code: int) -> Planted:
-    return got(lambda request, found: status(code)(found) if request.method == method else found)
+    return where(lambda request, _: request.method == method, status(code))
 
 
 def head(name: str, value: str) -> Planted:
-    return got(lambda request, found: header(name, value)(found) if request.method == "HEAD" else found)
+    return where(lambda request, _: request.method == "HEAD", header(name, value))
 
 
 def without(key: str) -> Edit:
@@ -188,6 +177,7 @@ PLANTED: dict[Rule, dict[str, Planted]] = {
         "no colon": info("quote", lambda one: one.replace(":", "")),
         "a ticker": info("base", lambda one: "MIN" if one != "ADA" else one),
         "no colon before an empty name": info("base", lambda one: one.removesuffix(":")),
+        "a line break": info("base", lambda one: f"{one}\n"),
         "an odd digit": info("base", lambda one: one + "0" if ":" in one else one),
     },
     Rule.PRICES: {
@@ -308,7 +298,7 @@ PLANTED: dict[Rule, dict[str, Planted]] = {
         "reverse": entries(lambda pairs: pairs[::-1]),
     },
     Rule.TWO_ASSETS: {
-        "400": got(lambda request, found: status(400)(found) if found.status == 404 and "base=ADA&quote=ADA" in request.target else found),
+        "400": where(lambda request, found: found.status == 404 and "base=ADA&quote=ADA" in request.target, status(400)),
         "listed": lambda double: double.books.update({("ADA", "ADA"): (None, [], [])}),
     },
     Rule.ONE_LEVEL: {
@@ -321,8 +311,9 @@ PLANTED: dict[Rule, dict[str, Planted]] = {
         "another book": lookup(lambda own, base, quote: own(base, quote) and (BOOKS.get((base, quote)) or (None, [], []))),
     },
     Rule.MALFORMED: {
+        "text/html": where(lambda _, found: found.status == 400, header("content-type", "text/html")),
         "404": to(404), "422": to(422), "500": to(500), "500 for bytes": to(500, "%ff"), "closed": asked(closed),
-        "500 if missing": got(lambda request, found: status(500)(found) if request.target == ORDER_BOOK else found),
+        "500 if missing": where(lambda request, _: request.target == ORDER_BOOK, status(500)),
         "lovelace": asked(lambda one: one.replace("lovelace", "ADA")), "ada": asked(lambda one: one.replace("=ada", "=ADA")),
         "stripped": asked(lambda one: one.replace("%20", "").replace("%0A", "")), "dots": asked(lambda one: one.replace(".", ":")),
         "the last wins": of("fault", lambda own: lambda texts: own(texts[-1:])),
@@ -334,20 +325,20 @@ PLANTED: dict[Rule, dict[str, Planted]] = {
         "another parameter": error(lambda one: {"error": one.replace("'quote'", "'base'")}),
     },
     Rule.UNKNOWN: {
-        "400": got(lambda request, found: status(400)(found) if "limit=" in request.target else found),
+        "400": where(lambda request, _: "limit=" in request.target, status(400)),
         "depth": got(lambda request, found: body(lambda text: text.replace(b'"accumulated_liquidity": 1', b'"accumulated_liquidity": 2'))(found) if "depth=" in request.target else found),
         "limit": of("pair_list", lambda own: lambda query: {"pairs": own(query)["pairs"][: 1 if "limit" in query else None]}),
     },
     Rule.OTHER_PATHS: {
         "a slash": asked(lambda one: one.replace("list/", "list")),
-        "a redirect": got(lambda request, found: status(307)(found) if request.target.endswith("/") else found),
-        "html": got(lambda request, found: body(lambda _: b"<html>")(found) if found.body == b'{"error": "Not Found"}' else found),
-        "200": got(lambda request, found: status(200)(found) if "nothing" in request.target else found),
+        "a redirect": where(lambda request, _: request.target.endswith("/"), status(307)),
+        "html": where(lambda _, found: found.body == b'{"error": "Not Found"}', body(lambda _: b"<html>")),
+        "200": where(lambda request, _: "nothing" in request.target, status(200)),
     },
     Rule.OTHER_METHODS: {
         "as GET": of("respond", lambda own: lambda request: own(evolve(request, method="GET"))),
         "404": instead("PROPFIND", 404), "no Allow": got(lambda _, found: header("allow", None)(found)),
-        "POST": got(lambda _, found: header("allow", "GET, HEAD, POST")(found) if found.status == 405 else found),
+        "POST": where(lambda _, found: found.status == 405, header("allow", "GET, HEAD, POST")),
     },
     Rule.HEAD: {
         "405": instead("HEAD", 405), "length 0": head("content-length", "0"), "another type": head("content-type", "text/html"),
@@ -403,7 +394,7 @@ CORRECT: dict[str, Planted] = {
     "with exponents": price(lambda one: f"{one[2:].lstrip('0')}e-{len(one) - 2}" if one.startswith("0.0") else one),
     "upper case in the list": info("quote", str.upper), "in its own order": entries(lambda pairs: pairs[::-1]),
     "malformed is 404": to(404), "no 304": of("matches", lambda _: lambda tag, condition: False),
-    "rate limited": got(lambda _, found: status(429)(found) if next(CHANGING) % 30 == 0 else found),
+    "rate limited": where(lambda *_: next(CHANGING) % 30 == 0, status(429)),
     "a moving list in its own order": both(moving(pairs_move), entries(lambda pairs: pairs[::-1])),
 }
 
@@ -419,8 +410,9 @@ BY_ALL_DECISIONS: dict[str, Planted] = {
     "strong tags": of("tag", lambda own: lambda found: own(found).removeprefix("W/")),
     "no pairs": lambda double: double.books.clear(),
     "one empty book": both(lambda double: double.books.clear(), lambda double: double.books.update({FIRST: (None, [], [])})),
+    "books of one side": lambda double: double.books.update({pair: (one[0], [], [("9", number)]) for number, (pair, one) in enumerate(BOOKS.items(), 1)}),
     "a crossed book": lambda double: double.books.update({FIRST: ("1", [("9", 1), ("1", 2)], [("2", 3)])}),
     "a moving spot": moving(spot_moves), "moving as a whole": moving(all_moves), "moving pairs": moving(pairs_move),
-    "sometimes unavailable": got(lambda _, found: status(503)(found) if next(CHANGING) % 5 == 0 else found),
+    "sometimes unavailable": where(lambda *_: next(CHANGING) % 5 == 0, status(503)),
 }
 # fmt: on

@@ -11,13 +11,14 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from market_index import MarketIndex, format_price
 from market_index.contract.machine import service_machine
-from tests.market_index.contract.double import Double
+from tests.market_index.contract.double import Double, Planted, of
+from tests.market_index.contract.planted import got, status
 from tests.waiting import WITHOUT_SHRINKING
 
 FEW = settings(max_examples=15, stateful_step_count=10, phases=WITHOUT_SHRINKING)
 
 
-def run(plant: Callable[[Double], Any]) -> None:
+def run(plant: Planted) -> None:
     double = Double()
     plant(double)
 
@@ -38,34 +39,33 @@ def test_a_correct_service_is_accepted():
     run(lambda double: None)
 
 
-def keep_first(double: Double) -> None:
+def keep_first(own: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
     """Cache each book for ever."""
-    own, known = double.find, dict[tuple[str, str], Any]()
-    double.find = lambda base, quote: known.setdefault((base, quote), own(base, quote)) or own(base, quote)  # type: ignore[method-assign]
+    known = dict[tuple[str, str], Any]()
+    return lambda base, quote: own(base, quote) and known.setdefault((base, quote), own(base, quote))
 
 
-def keep_pairs(double: Double) -> None:
+def keep_pairs(own: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
     """Serve pairs that were retracted."""
-    own, known = double.find, dict[tuple[str, str], Any]()
+    known = dict[tuple[str, str], Any]()
 
     def find(base: str, quote: str) -> Any:
-        if found := own(base, quote):
-            known[base, quote] = found
-        return known.get((base, quote))
+        known[base, quote] = own(base, quote) or known.get((base, quote))
+        return known[base, quote]
 
-    double.find = find  # type: ignore[method-assign]
-
-
-def one_tag(double: Double) -> None:
-    double.tag = lambda body: '"1"'  # type: ignore[method-assign]
+    return find
 
 
-def drop_the_last_digit(double: Double) -> None:
-    own = double.level
-    double.level = lambda price, amount: own(price, amount if amount < 2**53 else int(float(amount)))  # type: ignore[method-assign]
+WRONG = {
+    "the first book of each pair": of("find", keep_first),
+    "retracted pairs": of("find", keep_pairs),
+    "one tag": of("tag", lambda _: lambda body: '"1"'),
+    "another last digit": of("level", lambda own: lambda price, amount: own(price, int(float(amount)))),
+    "another status": got(lambda _, found: status(500)(found) if found.status == 200 else found),
+}
 
 
-@pytest.mark.parametrize("plant", [keep_first, keep_pairs, one_tag, drop_the_last_digit])
-def test_a_wrong_service_is_detected(plant: Callable[[Double], None]):
+@pytest.mark.parametrize("plant", WRONG.values(), ids=WRONG)
+def test_a_wrong_service_is_detected(plant: Planted):
     with pytest.raises(AssertionError, match="must be"):
         run(plant)

@@ -19,6 +19,12 @@ from market_index_http import create_app
 from tests.service import Service, served
 from tests.waiting import DEADLINE_SECONDS
 
+LIST = b"GET /trading-view/pair-list HTTP/1.1\r\nHost: test\r\n"
+"""The begin of a request that has a cached response."""
+
+OTHER = b"GET /nothing HTTP/1.1\r\nHost: test\r\n\r\n"
+"""A request that has none."""
+
 
 class Transport(asyncio.Transport):
     """Records what is written, and reports the end of the connection once the test calls `lose`."""
@@ -106,11 +112,13 @@ class Slow:
 
 
 @contextmanager
-def slow(**options: Any) -> Iterator[tuple[Slow, Service]]:
+def slow(max_connections: int = 100) -> Iterator[tuple[Slow, Service, Server]]:
     app = Slow()
-    with served(app, Server(app, **options)) as service, ExitStack() as stack:
+    server = Server(app)
+    server.clients.max_connections = max_connections
+    with served(app, server) as service, ExitStack() as stack:
         stack.callback(app.resume.set)
-        yield app, service
+        yield app, service, server
 
 
 def all_of(connection: socket.socket) -> bytes:

@@ -1,13 +1,15 @@
 """A supervisor with one worker that ignores SIGTERM: `python -m tests.market_index_cli.server.stubborn SECONDS`.
 
-Its own module, because a worker imports the main module again.
+Its own module, because a worker imports the main module again, and that of its function.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
+from pathlib import Path
 
 from market_index_cli.server.workers import supervise
 
@@ -17,6 +19,15 @@ def ignore_sigterm(_: socket.socket, __: int) -> None:
     print("working", flush=True)
     while True:
         signal.pause()
+
+
+def end_with_the_second_worker(started: Path, _: socket.socket, __: int) -> None:
+    """Fail the first time, which a file records; then end the supervisor."""
+    if not started.exists():
+        started.touch()
+        sys.exit(3)
+    os.kill(os.getppid(), signal.SIGTERM)
+    signal.pause()
 
 
 if __name__ == "__main__":

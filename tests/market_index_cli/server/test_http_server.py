@@ -6,7 +6,7 @@ import asyncio
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -21,30 +21,9 @@ from market_index import LiveIndex
 from market_index_cli.server import cached_responses, http_server
 from market_index_cli.server.http_server import Server
 from market_index_http import create_app, find_response
-from tests.market_index_cli.server.fakes import Loop, all_of, connected, slow
-from tests.service import Client, Restartable, Service, served
+from tests.market_index_cli.server.fakes import LIST, OTHER, Loop, all_of, connected, slow
+from tests.service import Client, Restartable, served
 from tests.waiting import DEADLINE_SECONDS, eventually
-
-LIST = b"GET /trading-view/pair-list HTTP/1.1\r\nHost: test\r\n"
-OTHER = b"GET /nothing HTTP/1.1\r\nHost: test\r\n\r\n"
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with served(create_app(LiveIndex())) as running:
-        yield running
-
-
-@pytest.fixture
-def client(service: Service) -> Iterator[Client]:
-    with closing(Client(service.port)) as client:
-        yield client
-
-
-@pytest.fixture
-def server() -> Server:
-    app = create_app(LiveIndex())
-    return Server(app, respond=partial(find_response, app), max_connections=3)
 
 
 def test_metrics_that_fail_do_not_end_the_server_and_are_logged_once(caplog: pytest.LogCaptureFixture):
@@ -73,7 +52,7 @@ def test_what_is_not_http_is_400_with_the_error_body(client: Client, sent: bytes
 
 
 def test_no_error_is_sent_within_another_response():
-    with slow() as (app, service), closing(Client(service.port)) as client:
+    with slow() as (app, service, _), closing(Client(service.port)) as client:
         client.socket.sendall(OTHER)
         assert app.answering.wait(DEADLINE_SECONDS)
         client.socket.sendall(b"nonsense\r\n\r\n")

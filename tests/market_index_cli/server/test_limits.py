@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import resource
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from itertools import pairwise
 from threading import Event
@@ -23,24 +22,9 @@ from market_index_cli.server import limits
 from market_index_cli.server.http_server import Server, connections_allowed
 from market_index_cli.server.limits import HEAD_SECONDS, MAX_HEAD_BYTES
 from market_index_http import create_app
-from tests.market_index_cli.server.fakes import Loop, all_of, connected, slow
+from tests.market_index_cli.server.fakes import LIST, OTHER, Loop, all_of, connected, slow
 from tests.service import Client, Service, served
 from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually
-
-LIST = b"GET /trading-view/pair-list HTTP/1.1\r\nHost: test\r\n"
-OTHER = b"GET /nothing HTTP/1.1\r\nHost: test\r\n\r\n"
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with served(create_app(LiveIndex())) as running:
-        yield running
-
-
-@pytest.fixture
-def client(service: Service) -> Iterator[Client]:
-    with closing(Client(service.port)) as client:
-        yield client
 
 
 def is_closed(connection: socket.socket) -> bool:
@@ -112,11 +96,6 @@ class TestSize:
         """Cached responses, and one that is not, so that all others wait for it."""
         client.socket.sendall(OTHER + (LIST + b"\r\n") * 3_000 + LIST + b"Connection: close\r\n\r\n")
         assert statuses(all_of(client.socket)) == [b"404", *[b"200"] * 3_001]
-
-
-@pytest.fixture
-def server() -> Server:
-    return Server(create_app(LiveIndex()), max_connections=3)
 
 
 class TestTime:
@@ -198,9 +177,8 @@ class TestNumber:
         assert second.channel.is_closed
 
     def test_real_connections(self):
-        counted: list[int] = []
-        with slow(max_connections=2, count=lambda _, status: counted.append(status)) as running, ExitStack() as stack:
-            app, service = running
+        with slow(max_connections=2) as running, ExitStack() as stack:
+            app, service, server = running
 
             def connect(sent: bytes) -> Client:
                 client = stack.enter_context(closing(Client(service.port)))
@@ -212,7 +190,7 @@ class TestNumber:
             rejected = stack.enter_context(closing(Client(service.port)))
             response = rejected.send(b"")
             assert (response.status, response.json) == (503, {"error": "Too many connections"})
-            assert counted == [503]
+            assert server.clients.responses["other"].statuses[503] == 1
             app.resume.set()
             assert [one.send(b"").status for one in (busy, second)] == [404, 404]
 

@@ -15,7 +15,7 @@ import pytest
 
 from market_index import LiveIndex
 from market_index_cli.server.http_server import Server
-from market_index_cli.server.listeners import passed_socket
+from market_index_cli.server.listeners import bind, passed_socket
 from market_index_http import create_app
 from tests.command import COMMAND, SAMPLE, Running, invoke, running, started, untimed
 from tests.service import Client, served
@@ -97,12 +97,29 @@ def test_it_serves_on_a_path_and_replaces_that_of_a_killed_server(tmp_path: Path
 
 
 def test_the_path_of_a_running_server_is_not_taken(tmp_path: Path):
-    path = tmp_path / "index.sock"
-    with running(tmp_path, SAMPLE, "--uds", path) as command:
+    """Nor that of one whose feed is still loading."""
+    path, pipe = tmp_path / "index.sock", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with running(tmp_path, pipe, "--uds", path) as command, pipe.open("wb", buffering=0) as writer:
+        writer.write(b"nonsense\n")
+        command.has_logged("line 1 rejected")
+        with pytest.raises(OSError, match="Address already in use"):
+            bind("", 0, path)
+        writer.write(SAMPLE.read_bytes())
         command.has_logged(f"listening on unix:{path}\n")
         done = invoke("serve", SAMPLE, "--uds", path)
         assert (done.returncode, untimed(done.stderr)) == (4, f"cannot listen on {path}: Address already in use\n")
-        assert pairs_at(path) == 13
+        writer.close()
+        assert command.end() == 0
+
+
+def test_a_path_on_which_another_program_listens_is_not_taken(tmp_path: Path):
+    path = tmp_path / "index.sock"
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+        with pytest.raises(OSError, match="Address already in use"):
+            bind("", 0, path)
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
+from itertools import pairwise
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-from unittest.mock import Mock
+from time import monotonic
 
 import pytest
 
@@ -22,6 +24,7 @@ from market_index_feeds import open_store
 from tests.command import SAMPLE, invoke, own_signals, running, untimed
 from tests.feeds.made_up import book
 from tests.load import Load
+from tests.market_index_cli.server import stubborn
 from tests.metrics import Samples, scrape
 from tests.service import Client, broken_rules
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -59,10 +62,10 @@ def test_workers_serve_the_same_until_a_signal_and_a_killed_one_is_replaced(tmp_
         service = command.service
         with each_worker(service.port) as clients:
             assert len({client.request(LIST).body for client in clients.values()}) == 1
+            eventually(lambda: lists(scrape(service)) == 2)
             assert [broken_rules(client) for client in clients.values()] == [[], []]
             for process in clients:
                 assert f"Z INFO market_index_cli[{process}]: {store}: 13 pairs, 0 records rejected\n" in command.stderr
-            eventually(lambda: lists(scrape(service)) > 20)
             killed, left = clients
             with Load(service.port) as load:
                 os.kill(killed, signal.SIGKILL)
@@ -93,114 +96,42 @@ def test_workers_serve_a_bucket_on_a_path(tmp_path: Path, bucket: str):
         assert command.end() == 0
 
 
-def test_a_feed_that_no_worker_can_read_ends_the_command(tmp_path: Path, store: Path):
-    """The file has the header of a store, so it can be opened, but no other content."""
-    assert invoke("publish", store, SAMPLE).returncode == 0
-    store.write_bytes(store.read_bytes()[:4096])
-    with running(tmp_path, store, "--port", 0, "--workers", 2) as command:
-        assert command.process.wait(DEADLINE_SECONDS) == 3
-        assert f"{store} cannot be opened: " in command.stderr
-        assert "Traceback" not in command.stderr
+def test_a_worker_that_fails_before_any_has_served_ends_the_command(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    work = partial(stubborn.end_with_the_second_worker, tmp_path / "was started")
+    with socket.socket() as listener, own_signals():
+        assert supervise(work, listener, 1, DEADLINE_SECONDS, lambda _: False) == 3
+    (message,) = caplog.messages
+    assert re.fullmatch(r"worker \d+ ended \(exit code 3\) before it served", message)
 
 
-class World:
-    """Fake processes and a fake clock for `supervise`. `waits` is called instead of each wait."""
+def test_a_worker_that_cannot_start_or_ends_is_started_again_after_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    starts: list[float] = []
+    ended: list[int] = []
+    start = SpawnProcess.start
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, waits: Callable[[World], object]) -> None:
-        self.now = 0.0
-        self.is_full = self.has_served = False
-        self.made: list[Process] = []
-        self.ended: list[int] = []
-        self._waits = waits
-        monkeypatch.setattr(supervisor, "_SPAWNING", SimpleNamespace(Process=self._process))
-        monkeypatch.setattr(supervisor, "wait", self._wait)
-        monkeypatch.setattr(supervisor, "monotonic", lambda: self.now)
-
-    def supervised(self, workers: int) -> int:
-        with socket.socket() as listener, own_signals():
-            return supervise(lambda *_: None, listener, workers, 5, self._on_ended)
-
-    def _on_ended(self, number: int) -> bool:
-        self.ended.append(number)
-        return self.has_served
-
-    def _process(self, target: object, args: tuple[Any, ...], daemon: bool) -> Process:
-        assert (target, daemon) == (supervisor._in_worker, True)
-        return Process(self, args)
-
-    def _wait(self, _: object, timeout: float) -> None:
-        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        self.now += timeout
-        self._waits(self)
-
-
-class Process(Mock):
-    """A fake process; its constructor gets the arguments of `_in_worker`."""
-
-    def __init__(self, world: World, args: tuple[Any, ...]) -> None:
-        super().__init__(exitcode=None, pid=4000 + len(world.made))
-        self.__dict__.update(world=world, number=args[2], started=world.now)
-
-    def terminate(self) -> None:
-        self.exitcode = -signal.SIGTERM
-
-    def start(self) -> None:
-        if self.world.is_full:
-            raise OSError(24, "Too many open files")
+    def start_unless_first(process: SpawnProcess) -> None:
         assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()), "a worker would inherit Ctrl-C"
-        self.world.made.append(self)
+        starts.append(monotonic())
+        if len(starts) == 1:
+            raise OSError(24, "Too many open files")
+        start(process)
 
-    def _get_child_mock(self, /, **options: Any) -> Mock:
-        return Mock(**options)
+    def on_ended(number: int) -> bool:
+        ended.append(number)
+        return True
 
-
-def end() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-@pytest.mark.parametrize("exit_code", [3, -9])
-def test_a_worker_that_ends_later_is_replaced_after_a_second(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, exit_code: int
-):
-    def fail_once(world: World) -> None:
-        world.has_served = True
-        world.made[1].exitcode = exit_code
-        if len(world.made) == 3:
-            end()
-
-    world = World(monkeypatch, fail_once)
-    assert world.supervised(2) == 0
-    assert caplog.messages == [f"worker 4001 ended (exit code {exit_code}); starting another"]
-    assert [one.number for one in world.made] == [0, 1, 1]
-    assert [one.started >= RESTART_SECONDS for one in world.made] == [False, False, True]
-    assert world.ended == [1]
-
-
-def test_a_worker_that_cannot_be_started_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    def make_room(world: World) -> None:
-        world.is_full = world.now < 2.5 * RESTART_SECONDS
-        if world.made:
-            end()
-
-    world = World(monkeypatch, make_room)
-    world.is_full = True
-    assert world.supervised(1) == 0
-    assert caplog.messages == ["a worker cannot be started: [Errno 24] Too many open files"] * 3
-    assert [one.started >= 3 * RESTART_SECONDS for one in world.made] == [True]
-
-
-def test_a_worker_that_fails_before_any_has_served_ends_the_command(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    """Also if its program cannot be started at all, and so logs nothing itself."""
-
-    def fail(world: World) -> None:
-        world.made[1].exitcode = 255
-
-    assert World(monkeypatch, fail).supervised(2) == 255
-    assert caplog.messages == ["worker 4001 ended (exit code 255) before it served"]
+    monkeypatch.setattr(SpawnProcess, "start", start_unless_first)
+    work = partial(stubborn.end_with_the_second_worker, tmp_path / "was started")
+    with socket.socket() as listener, own_signals():
+        assert supervise(work, listener, 1, DEADLINE_SECONDS, on_ended) == 0
+    not_started, replaced, *_ = caplog.messages
+    assert not_started == "a worker cannot be started: [Errno 24] Too many open files"
+    assert re.fullmatch(r"worker \d+ ended \(exit code 3\); starting another", replaced)
+    assert ended[0] == 0
+    assert len(starts) == 3
+    assert min(after - before for before, after in pairwise(starts)) >= RESTART_SECONDS
 
 
 def test_a_second_interrupt_ends_at_once():
