@@ -131,7 +131,7 @@ class KupoSource(LedgerSource):
             self._slots_behind = max((health.get("most_recent_node_tip") or 0) - last.slot, 0)
             if last in self._points[-1:]:
                 return POLL_SECONDS
-            await self._check(kupo, str(health["version"]))
+            await self._check(kupo, str(health.get("version")))
             read = await (self._changes if self._points else self._whole)(kupo, last)
             if read is not None:
                 await self._take(kupo, *read)

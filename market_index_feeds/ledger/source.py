@@ -114,7 +114,8 @@ class LedgerSource(Source):
     async def _read_after(self, client: Client, seconds: float) -> float:
         await asyncio.sleep(seconds)
         try:
-            seconds, self.problem = await self.read(client), None
+            seconds = await self.read(client)
+            self.problem = None if self.point is not None else self.problem
         except NoBlock as reason:
             seconds, self.problem = TICK_SECONDS, str(reason)
         except (FeedError, OSError, *_INVALID) as error:

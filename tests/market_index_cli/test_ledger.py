@@ -46,7 +46,7 @@ def test_the_books_of_the_ledger_are_served_and_follow_each_block(tmp_path: Path
     second = Block(120, (), {f"{order['transaction_id']}#0": how})
     other = Block(110, (), fork="b")
     with (
-        serving(Kupo([first])) as kupo,
+        serving(Kupo([first], lag=7)) as kupo,
         running(tmp_path, name_of(kupo), "--port", 0, "--workers", workers) as command,
     ):
         service = command.service
@@ -70,10 +70,11 @@ def test_the_books_of_the_ledger_are_served_and_follow_each_block(tmp_path: Path
         shows(first, None, 1)
         assert service.pair_list().json["pairs"] == [{"base": str(pair(1).base), "quote": "ADA", "last_spot": None}]
         assert service.request("/healthz").json["skipped_outputs"] == {"unknown datum": 1}
-        assert (
-            'market_index_feed_skipped_outputs{reason="unknown datum",worker="0"} 1.0'
-            in service.request("/metrics").body.decode()
-        )
+        metrics = service.request("/metrics").body.decode()
+        assert 'market_index_feed_skipped_outputs{reason="unknown datum",worker="0"} 1.0' in metrics
+        figures = {"slot": 100, "slots behind the node": 7, "rollbacks": 0, "orders of SaturnSwap V3": 1}
+        for name, value in figures.items():
+            assert f'market_index_feed_figure{{figure="{name}",worker="0"}} {value}.0' in metrics
         kupo.blocks = [first, second]
         shows(second, "7", 0)
         kupo.blocks = [first, other]
@@ -221,6 +222,10 @@ def test_an_exchange_of_the_user_needs_no_program(tmp_path: Path, name: str, mon
             tmp_path, name_of(kupo), "--port", 0, "--workers", 2, "--add-exchanges", f"my_exchanges:{name}"
         ) as command:
             assert len(command.service.pair_list().json["pairs"]) == 1
+        arguments = name_of(kupo), tmp_path / "market.db", "--add-exchanges", f"my_exchanges:{name}"
+        with running(tmp_path, *arguments, command="relay") as program:
+            program.has_logged("1 pairs")
+            assert program.end() == 0
 
 
 def test_a_kupo_is_checked(recorded: Kupo):

@@ -225,7 +225,7 @@ def test_a_failure_is_an_increase_from_0():
 
 
 def test_the_docs_list_each_metric(service: Service, feed: FeedState):
-    feed.revision, feed.skipped_by_reason = 1, {"expired": 1}
+    feed.revision, feed.skipped_by_reason, feed.figures = 1, {"expired": 1}, {"slot": 100}
     names = ["open_connections", "max_connections", "closed_connections", "workers", "cached_responses"]
     server = dict.fromkeys([*names, "relay_keeping", "relay_written_timestamp_seconds"], 1)
     live = LiveIndex()
@@ -238,4 +238,4 @@ def test_the_docs_list_each_metric(service: Service, feed: FeedState):
     page = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text()
     _, _, section = page.partition("After `market_index_`, the names are:")
     listed = re.findall(r"`(\w+)`", section.partition("\n\nTimestamps")[0])
-    assert {*listed} - {"endpoint", "other", "status", "reason"} == found
+    assert {*listed} - {"endpoint", "other", "status", "reason", "figure"} == found
