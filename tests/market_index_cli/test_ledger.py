@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -108,10 +109,14 @@ def test_each_order_is_a_line_with_its_venue(recorded: Kupo):
         "123886 lovelace per fill (prepaid); 900000 lovelace per step (prepaid)",
     ]
     assert len(header) == len(row)
+    assert invoke("orders", name_of(recorded), CHAD, "ADA", "--venue", "geni").stdout.count("\n") == 1
+    unknown = invoke("orders", name_of(recorded), "--venue", "zzz")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert re.search(r"Error: --venue must begin as one of .*, GeniusYield, .*, Splash, got 'zzz'\n$", unknown.stderr)
 
 
 def test_an_order_as_json_has_what_the_builder_of_a_transaction_needs(recorded: Kupo):
-    found = invoke("orders", name_of(recorded), CHAD, "ADA", "--json")
+    found = invoke("orders", name_of(recorded), CHAD, "ADA", "--json", "--venue", "splash")
     order = json.loads(found.stdout)
     assert order["id"] == "e" * 56 + "00000001#0"
     assert (order["network"], order["value"]["ADA"], order["datum_is_inline"]) == ("mainnet", 325_115_928, True)
