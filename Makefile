@@ -45,9 +45,9 @@ AXE := axe-core@4.14.1
 live: .venv/ledger.installed ## serve the orders of the ledger from Koios, a free public index, on http://127.0.0.1:8000
 	@exec $(BIN)/market-index serve koios:
 
-browser: # install Chromium, node, faketime and axe-core on Debian, for the tests of page, clients and clocks; without them these tests are skipped
-	@{ command -v chromium && command -v node && command -v faketime; } >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
-	  { export DEBIAN_FRONTEND=noninteractive; install='apt-get install -qq -y --no-install-recommends chromium nodejs faketime'; \
+browser: # install Chromium, node and axe-core on Debian, for the tests of page and clients; without them these tests are skipped
+	@{ command -v chromium && command -v node; } >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
+	  { export DEBIAN_FRONTEND=noninteractive; install='apt-get install -qq -y --no-install-recommends chromium nodejs'; \
 	    $$install || { apt-get update -qq && $$install; }; } >/dev/null 2>&1 || true
 	@test -e .venv/npm/node_modules/axe-core || ! command -v npm >/dev/null || \
 	  npm install --silent --no-audit --no-fund --prefix .venv/npm $(AXE) >/dev/null 2>&1 || true

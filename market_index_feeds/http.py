@@ -25,6 +25,9 @@ from market_index_feeds.names import shown_name
 CONNECT_SECONDS: Final = 5.0
 """Timeout of a connection, with its TLS handshake."""
 
+EXCHANGE_SECONDS: Final = 20.0
+"""Timeout of a whole request to a service and its response."""
+
 MAX_RECEIVED_BYTES: Final = 1024 * 1024
 """About how many bytes of a stream are received until its caller asks for them."""
 

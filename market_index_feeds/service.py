@@ -36,7 +36,7 @@ from market_index.wire import AS_OF, PUBLISHED_AT, parse_time
 from market_index_feeds.errors import FeedError, InvalidResponse, NothingReceived
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.event_stream import EventParser
-from market_index_feeds.http import Address, Client, Response, Stream
+from market_index_feeds.http import EXCHANGE_SECONDS, Address, Client, Response, Stream
 from market_index_feeds.source import UNKNOWN, NoVersion, Progress, Source, Version
 
 LOG: Final = logging.getLogger(__name__)
@@ -46,9 +46,6 @@ CHECK_SECONDS: Final = 1.0
 
 SILENCE_SECONDS: Final = 5.0
 """The timeout of a stream, and of its first event: a service sends at least a comment every 2 seconds."""
-
-EXCHANGE_SECONDS: Final = 20.0
-"""Timeout of a whole request and its response."""
 
 MAX_SILENCES: Final = 2
 """After so many silent streams in a row the service is polled: a proxy may withhold them."""

@@ -10,10 +10,7 @@ from typing import Final
 
 from market_index.contract import LimitReached, NoResponse, Report, Request, Response, check
 from market_index_feeds.errors import FeedError
-from market_index_feeds.http import Address, Client
-
-EXCHANGE_SECONDS: Final = 20.0
-"""Timeout of a whole request and its response."""
+from market_index_feeds.http import EXCHANGE_SECONDS, Address, Client
 
 MAX_BODY_BYTES: Final = 128 * 1024 * 1024
 """The maximum size of a body: a pair list of 400,000 pairs."""

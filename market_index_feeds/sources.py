@@ -135,13 +135,15 @@ class Kind:
 
     @contextmanager
     def requirements(self, name: str, error: type[MarketIndexError]) -> Iterator[None]:
-        """Raise an error that names the extra to install, if a package is missing."""
+        """Raise an error that names the extra to install if a package is missing, or what is wrong with the name."""
         try:
             yield
         except ModuleNotFoundError as missing:
             if self.extra is None:
                 raise
             raise error(str(missing_extra(self.shown(name), self.extra, missing))) from None
+        except ValueError as wrong:
+            raise error(f"{self.shown(name)} cannot be opened: {wrong}") from None
 
 
 def kind_of(name: str) -> Kind:
@@ -283,8 +285,6 @@ def open_store(
     shown = kind.shown(name)
     if type(wait) not in {int, float} or not wait >= 0:
         raise StoreError(f"{shown} cannot be opened: wait must be 0 or more seconds, got {safe_repr(wait)}")
-    if "\0" in name:
-        raise StoreError(f"{shown} cannot be opened: a name must not contain a null character")
     if synchronous not in get_args(Synchronous):
         raise StoreError(
             f"{shown} cannot be opened: synchronous must be 'full' or 'normal', got {safe_repr(synchronous)}"
@@ -357,40 +357,39 @@ def _open_kupo(opening: Opening) -> Source:
 def _open_koios(opening: Opening) -> Source:
     from market_index_feeds.ledger import KoiosSource  # noqa: PLC0415  # it needs the extra `ledger`
 
-    options = dict(opening.options)
-    every = {"every": options.pop("every")} if "every" in options else {}
-    return KoiosSource(opening.target, _selection(evolve(opening, options=options)), headers=opening.headers, **every)
+    every = {name: value for name, value in opening.options.items() if name == "every"}
+    return KoiosSource(opening.target, _selection(opening), headers=opening.headers, **every)
 
 
 def _selection(opening: Opening) -> Selection:
     """Return which orders of the ledger are read."""
     from market_index_feeds.ledger import Selection  # noqa: PLC0415  # the same
 
-    options = {"pairs" if name == "pair" else name: value for name, value in opening.options.items()}
-    pairs = options.get("pairs", ())
+    options = {name: value for name, value in opening.options.items() if name in _SELECTION}
+    pairs = options.pop("pair", ())
     if "only" in options and not pairs:
         raise opening.error("only hides all pairs except those of pair=BASE/QUOTE, got no such pair")
     if len({frozenset({pair.base, pair.quote}) for pair in pairs}) < len(pairs):
         raise opening.error("pair must name two assets once, with one of them as the base")
-    return Selection(opening.exchanges, **options)
+    return Selection(opening.exchanges, pairs=pairs, **options)
 
 
 def _open_bucket(opening: Opening) -> Source:
-    from market_index_feeds.nats import open_nats_source  # noqa: PLC0415  # it needs the extra `nats`
+    from market_index_feeds.nats import BucketAddress, NatsSource  # noqa: PLC0415  # it needs the extra `nats`
 
-    return open_nats_source(opening.target)
+    return NatsSource(BucketAddress.parse(opening.target))
 
 
 def _open_bucket_store(name: str, *, wait: float, create: bool) -> Store:
-    from market_index_feeds.nats import NatsStore  # noqa: PLC0415  # it needs the extra `nats`
+    from market_index_feeds.nats import BucketAddress, NatsStore  # noqa: PLC0415  # it needs the extra `nats`
 
-    return NatsStore(name, wait=wait, create=create)
+    return NatsStore(BucketAddress.parse(name), wait=wait, create=create)
 
 
 def _open_bucket_keeper(name: str) -> Keeper:
-    from market_index_feeds.nats.keeper import open_bucket_keeper  # noqa: PLC0415  # it needs the extra `nats`
+    from market_index_feeds.nats import BucketAddress, BucketKeeper  # noqa: PLC0415  # it needs the extra `nats`
 
-    return open_bucket_keeper(name)
+    return BucketKeeper(BucketAddress.parse(name))
 
 
 def _open_lines(opening: Opening) -> Source:
@@ -469,6 +468,18 @@ SQLITE: Final = Kind(
 
 EVENTS: Final = Kind("events of orders", Contents.STATES, _open_orders, prefix="orders:", options={"history": _BLOCKS})
 
+_KUPO: Final = Kind(
+    "the ledger",
+    Contents.STATES,
+    _open_kupo,
+    prefix="kupo:",
+    options=_SELECTION,
+    repeatable=frozenset({"pair"}),
+    extra="ledger",
+    takes_headers=True,
+    takes_exchanges=True,
+)
+
 KINDS: Final = [
     LINES,
     SQLITE,
@@ -481,27 +492,13 @@ KINDS: Final = [
         options={"speed": _speed, "loop": partial(_flag, "loop")},
     ),
     EVENTS,
-    Kind(
-        "the ledger",
-        Contents.STATES,
-        _open_kupo,
-        prefix="kupo:",
-        options=_SELECTION,
-        repeatable=frozenset({"pair"}),
-        extra="ledger",
-        takes_headers=True,
-        takes_exchanges=True,
-    ),
-    Kind(
-        "the ledger in Koios",
-        Contents.STATES,
-        _open_koios,
+    _KUPO,
+    evolve(
+        _KUPO,
+        noun="the ledger in Koios",
+        open_source=_open_koios,
         prefix="koios:",
         options={**_SELECTION, "every": partial(_integer, "every", "a number of seconds, 1 or more", range(1, 86_401))},
-        repeatable=frozenset({"pair"}),
-        extra="ledger",
-        takes_headers=True,
-        takes_exchanges=True,
         has_quota=True,
     ),
     Kind(

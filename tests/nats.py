@@ -24,6 +24,7 @@ from nats.aio.client import Client
 from nkeys import PREFIX_BYTE_ACCOUNT, PREFIX_BYTE_OPERATOR, PREFIX_BYTE_USER, encode_seed, from_seed
 
 from market_index_feeds import Store, StoreError, open_store
+from market_index_feeds.nats import BucketAddress, NatsStore
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 T = TypeVar("T")
@@ -140,6 +141,11 @@ class Server:
         configuration = self.folder / f"{self.name}.conf"
         configuration.write_text(f'server_name: {self.name}\nlisten: "{self.address}"\n{self.stored}\n{self.more}\n')
         return configuration
+
+
+def store_of(url: str, *, wait: float = 5) -> NatsStore:
+    """Open a bucket as a store of its own class."""
+    return NatsStore(BucketAddress.parse(url), wait=wait)
 
 
 @contextmanager

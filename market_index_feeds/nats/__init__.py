@@ -4,7 +4,9 @@ A change is one atomic batch of messages; the headers of the last one are its re
 by direct requests, which no commit interrupts.
 """
 
+from market_index_feeds.nats.address import BucketAddress
+from market_index_feeds.nats.keeper import BucketKeeper
 from market_index_feeds.nats.publishing import NatsStore
-from market_index_feeds.nats.reading import open_nats_source
+from market_index_feeds.nats.reading import NatsSource
 
-__all__ = ["NatsStore", "open_nats_source"]
+__all__ = ["BucketAddress", "BucketKeeper", "NatsSource", "NatsStore"]

@@ -23,7 +23,6 @@ from nats.js.errors import NoStreamResponseError
 from market_index_feeds.errors import FeedError, Rejected, StoreError, Unreachable, reason_of
 from market_index_feeds.event_loop import EventLoop
 from market_index_feeds.keeper import Keeper
-from market_index_feeds.names import shown_name
 from market_index_feeds.nats.address import BucketAddress
 from market_index_feeds.nats.bucket import WRONG_SEQUENCE, create_stream
 from market_index_feeds.nats.connection import Connection, shown_text
@@ -119,11 +118,3 @@ class BucketKeeper(Keeper):
             self._until = -inf
             await self._connection.ask(lambda stream: stream.delete_msg(self._stream, self._sequence))
         await self._connection.close()
-
-
-def open_bucket_keeper(target: str) -> BucketKeeper:
-    """Return the keeper of a bucket. Raises `StoreError` if its name is not valid."""
-    try:
-        return BucketKeeper(BucketAddress.parse(target))
-    except ValueError as error:
-        raise StoreError(f"{shown_name(target)} cannot be opened: {error}") from None

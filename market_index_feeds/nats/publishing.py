@@ -41,7 +41,6 @@ from market_index_feeds.errors import (
     reason_of,
 )
 from market_index_feeds.event_loop import EventLoop
-from market_index_feeds.names import shown_name
 from market_index_feeds.nats.address import BucketAddress
 from market_index_feeds.nats.bucket import MAX_BATCH, WRONG_SEQUENCE
 from market_index_feeds.nats.reading import OPENING_SECONDS, NatsSource, position_of
@@ -91,12 +90,8 @@ class _Writing:
 class NatsStore(Store):
     """A bucket, opened for publishing. A change is retried for `wait` seconds while the servers do not answer."""
 
-    def __init__(self, target: str, *, wait: float = WAIT_SECONDS, create: bool = True) -> None:
-        """Open the bucket of a URL. It is created if it does not exist and `create` is true. Raises `StoreError`."""
-        try:
-            address = BucketAddress.parse(target)
-        except ValueError as error:
-            raise StoreError(f"{shown_name(target)} cannot be opened: {error}") from None
+    def __init__(self, address: BucketAddress, *, wait: float = WAIT_SECONDS, create: bool = True) -> None:
+        """Open a bucket. It is created if it does not exist and `create` is true. Raises `StoreError`."""
         super().__init__(address.shown, wait)
         self._content = NatsSource(address)
         self._bucket = self._content.bucket

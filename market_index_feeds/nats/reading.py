@@ -31,9 +31,8 @@ from attrs import define, evolve, field
 from nats.js.api import StreamInfo, StreamState
 
 from market_index import InvalidFreshness, MarketIndexError, OrderBook, Pair
-from market_index_feeds.errors import FeedError, Unreachable
+from market_index_feeds.errors import Unreachable
 from market_index_feeds.event_loop import pulled
-from market_index_feeds.names import shown_name
 from market_index_feeds.nats.address import BucketAddress
 from market_index_feeds.nats.bucket import Bucket, Message
 from market_index_feeds.nats.connection import shown_text
@@ -224,14 +223,3 @@ class NatsSource(Source):
 def position_of(info: StreamInfo) -> Position:
     """Return the position of a bucket. Its run is the time of its creation."""
     return Position(str(info.created), info.state.last_seq)
-
-
-def open_nats_source(source: str) -> NatsSource:
-    """Open a bucket for following. It is connected to when the feed is started.
-
-    Raises `FeedError` if it is not the URL of a bucket.
-    """
-    try:
-        return NatsSource(BucketAddress.parse(source))
-    except ValueError as error:
-        raise FeedError(f"{shown_name(source)} cannot be opened: {error}") from None

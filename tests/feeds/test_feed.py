@@ -27,13 +27,16 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
 
 class Clocks:
-    """Both clocks of a feed; each wait takes as long as it says."""
+    """Both clocks of a feed. The wall clock may jump."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.seconds = self.jump = 0.0
 
     def feed(self, source: ScriptedSource) -> Feed:
-        return Feed(source, clock=lambda: self.seconds, wall_clock=lambda: NOW + timedelta(seconds=self.seconds))
+        return Feed(source, clock=lambda: self.seconds, wall_clock=self.wall_clock)
+
+    def wall_clock(self) -> datetime:
+        return NOW + timedelta(seconds=self.seconds + self.jump)
 
 
 @pytest.fixture
@@ -111,6 +114,16 @@ class TestHealth:
             clocks.seconds = 1
             reader.pull()
             assert reader.feed.health.problem is None
+
+    def test_a_jump_of_the_wall_clock_changes_no_age(self, source: ScriptedSource):
+        clocks, source.freshness = Clocks(), Freshness(None, NOW)
+        with Reader(clocks.feed(source)) as reader:
+            reader.pull()
+            clocks.seconds = 5
+            for jump in (-3600, 3600):
+                clocks.jump = jump
+                reader.pull()
+                assert (reader.feed.health.quiet_age, reader.feed.health.change_age) == (5, 5)
 
     def test_a_publication_before_it_could_be_read_is_as_old_as_the_wall_clocks_say(self, source: ScriptedSource):
         clocks = Clocks()

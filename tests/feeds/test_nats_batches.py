@@ -104,7 +104,7 @@ class TestVersions:
     def test_each_batch_is_a_version_whose_as_of_is_unknown_until_the_last_one(
         self, bucket: str, change: Callable[[Store, int], Receipt]
     ):
-        with NatsStore(bucket) as store, Reader(open_feed(bucket)) as reader:
+        with nats.store_of(bucket) as store, Reader(open_feed(bucket)) as reader:
             store.replace(books(1), Freshness("slot 1"))
             reader.until(lambda version: version.index.as_of == "slot 1")
 
@@ -123,7 +123,7 @@ class TestVersions:
             assert [version.index.as_of for version in reader.versions] == ["slot 1", None, None, as_of]
 
     def test_books_are_written_first_and_pairs_retracted_last(self, bucket: str):
-        with NatsStore(bucket) as store, Reader(open_feed(bucket)) as reader:
+        with nats.store_of(bucket) as store, Reader(open_feed(bucket)) as reader:
             store.replace(books(1, 4), Freshness("slot 1"))
             reader.until(lambda version: version.index.as_of == "slot 1")
             sizes = list[int]()
@@ -148,7 +148,7 @@ class TestVersions:
             with pytest.raises(FeedError, match="contains no whole change: its first one is not finished"):
                 open_feed(bucket).read()
 
-        with NatsStore(bucket) as store:
+        with nats.store_of(bucket) as store:
             before_batches(store, {2: check, 3: check})
             store.update(books(1), freshness=Freshness("slot 1"))
         assert outcome(bucket) == (contents(1), "slot 1")
@@ -176,7 +176,7 @@ class TestUnfinished:
         self, bucket: str, change: Callable[[Store, int], Receipt], number: int, is_first: bool, tmp_path: Path
     ):
         stored = contents(2, (number - 1) * BATCH)
-        with NatsStore(bucket) as store, Reader(open_feed(bucket)) as reader:
+        with nats.store_of(bucket) as store, Reader(open_feed(bucket)) as reader:
             if not is_first:
                 store.replace(books(1), Freshness("slot 1"))
                 reader.until(lambda version: version.index.as_of == "slot 1")
@@ -213,7 +213,7 @@ class TestUnfinished:
             length = nats.request(nats_server, f"STREAM.INFO.KV_{name}")["state"]["bytes"]
             nats.edit(nats_server, name, max_bytes=length + 10)
 
-        with NatsStore(bucket) as store:
+        with nats.store_of(bucket) as store:
             if not is_first:
                 store.replace([book(0, 1)], Freshness("slot 1"))
             before_batches(store, {2: lambda: in_thread(fill).join(DEADLINE_SECONDS)})
@@ -242,7 +242,7 @@ class TestUnfinished:
     ):
         """It is down before the second batch, until the publisher has noticed it."""
         with broken_link(nats_server) as (url, is_up, has_lost):
-            with NatsStore(f"{url}/{nats.name_of(bucket)}", wait=DEADLINE_SECONDS) as store:
+            with nats.store_of(f"{url}/{nats.name_of(bucket)}", wait=DEADLINE_SECONDS) as store:
                 store.replace(books(1), Freshness("slot 1"))
 
                 def repair() -> None:
@@ -261,7 +261,7 @@ class TestUnfinished:
         self, bucket: str, nats_server: nats.Server, change: Callable[[Store, int], Receipt]
     ):
         with broken_link(nats_server) as (url, is_up, _):
-            with NatsStore(f"{url}/{nats.name_of(bucket)}", wait=DEADLINE_SECONDS) as store:
+            with nats.store_of(f"{url}/{nats.name_of(bucket)}", wait=DEADLINE_SECONDS) as store:
                 store.replace(books(1), Freshness("slot 1"))
                 before_batches(store, {1: lambda: set_wait(store, 0.5), 2: is_up.clear})
                 expected = (
@@ -331,12 +331,12 @@ class TestOtherPublishers:
             if what not in OTHERS:
                 open_store(bucket).close()
             else:
-                with NatsStore(bucket) as other:
+                with nats.store_of(bucket) as other:
                     OTHERS[what](other)
             with suppress(FeedError):  # the other bucket is empty
                 left.append(outcome(bucket))
 
-        with NatsStore(bucket) as store:
+        with nats.store_of(bucket) as store:
             store.replace(books(1), Freshness("slot 1"))
             before_batches(store, {number: lambda: in_thread(write).join(DEADLINE_SECONDS)})
             if change is CHANGES["update after"]:
@@ -369,7 +369,7 @@ class TestOtherPublishers:
             now += waits * DEADLINE_SECONDS
             other.publish(book(20, 9))
 
-        with NatsStore(bucket, wait=DEADLINE_SECONDS) as store, open_store(bucket) as other:
+        with nats.store_of(bucket, wait=DEADLINE_SECONDS) as store, open_store(bucket) as other:
             store.replace(books(1), Freshness("slot 1"))
             monkeypatch.setattr("market_index_feeds.nats.publishing.monotonic", lambda: now)
             # Each second attempt fails: the change takes longer than the wait, but no batch does.
@@ -381,7 +381,7 @@ class TestOtherPublishers:
                 assert store.publish(*books(2)).published == SIZE
 
     def test_a_retraction_of_many_beside_a_publisher_of_one_book(self, bucket: str):
-        with NatsStore(bucket) as store, open_store(bucket) as other:
+        with nats.store_of(bucket) as store, open_store(bucket) as other:
             store.replace(books(1), Freshness("slot 1"))
 
             def retract_one() -> None:
@@ -463,7 +463,7 @@ class TestWait:
     @pytest.fixture
     def suspended(self, bucket: str, nats_server: nats.Server) -> Iterator[NatsStore]:
         """A store that waits half a second, and whose server does not answer. Requests have timeouts of a minute."""
-        with NatsStore(bucket, wait=DEADLINE_SECONDS) as store:
+        with nats.store_of(bucket, wait=DEADLINE_SECONDS) as store:
             store.replace(books(1), Freshness("slot 1"))
             set_wait(store, 0.5)
             nats_server.stop()
@@ -483,6 +483,6 @@ class TestWait:
                 use()
 
     def test_without_a_wait_a_change_is_tried_once(self, bucket: str, nats_server: nats.Server):
-        with NatsStore(bucket, wait=0) as store:
+        with nats.store_of(bucket, wait=0) as store:
             store.replace(books(1), Freshness("slot 1"))
             assert outcome(bucket) == (contents(1), "slot 1")

@@ -13,7 +13,6 @@ import pytest
 
 from market_index import Freshness, LiveIndex
 from market_index_feeds import Conflict, Receipt, StoreError, mirror, open_feed, open_store
-from market_index_feeds.nats.publishing import NatsStore
 from market_index_feeds.nats.values import key_of
 from tests import nats
 from tests.feeds.contract.medium import Reader
@@ -176,7 +175,7 @@ def test_a_new_bucket_whose_first_change_is_cut_does_not_replace_what_was_shown(
         reader.until(lambda version: version.index.as_of == "slot 1")
         nats.delete(server, "books")
         monkeypatch.setattr("market_index_feeds.nats.publishing.MAX_BATCH", 1)
-        with NatsStore(url, wait=10) as other:
+        with nats.store_of(url, wait=10) as other:
             before_batches(other, {2: kill})
             with pytest.raises(Killed):
                 other.replace([book(4, 1), book(5, 1)], Freshness("slot 2"))

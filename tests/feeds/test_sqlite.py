@@ -799,9 +799,7 @@ class TestOpening:
         assert not path.exists()
 
     def test_a_name_with_a_null_character_is_refused(self):
-        with pytest.raises(
-            StoreError, match=r"^'a\\x00b.db' cannot be opened: a name must not contain a null character"
-        ):
+        with pytest.raises(StoreError, match=r"^'a\\x00b.db' cannot be opened: .*null byte"):
             open_store("a\0b.db")
 
     @pytest.mark.parametrize("synchronous", ["full", "normal"])

@@ -194,7 +194,7 @@ class History(RuleBasedStateMachine):
         self.reader.__exit__()
 
 
-SLOW: Final = {"PipedLines", "NatsBucket", "LedgerOrders", "PolledService"}
+SLOW: Final = {"PipedLines", "SqliteFile", "NatsBucket", "LedgerOrders", "PolledService"}
 """A pipe cannot begin anew, either."""
 
 

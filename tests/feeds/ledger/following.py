@@ -31,6 +31,9 @@ class Followed:
         self.source = opened(lambda: self.now)
         self.versions = self.source.versions(Event())
 
+    def close(self) -> None:
+        self.versions.close()
+
     def until(self, expected: NoVersion) -> None:
         """Wait for the reason why there is no version."""
         assert expected in islice(self.versions, 100)

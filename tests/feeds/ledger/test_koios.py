@@ -31,7 +31,7 @@ OUTPUTS = [output(SPLASH, datum(splash(amount=5_000_000 - number)), 100 + number
 def following(*blocks: Block, **options: Any) -> Iterator[tuple[Koios, Followed]]:
     with serving_koios(Koios(blocks, **options)) as stand_in:
         followed = Followed(lambda now: KoiosSource(stand_in.url, every=0.01, now=now))
-        with closing(followed.versions):
+        with closing(followed):
             yield stand_in, followed
 
 

@@ -48,7 +48,7 @@ FILLED = {"transaction_id": "f" * 64, "input_index": 0, "redeemer": "d87a80"}
 def following(*blocks: Block, **options: Any) -> Iterator[tuple[Kupo, Followed]]:
     with serving(Kupo(blocks, **options)) as kupo:
         followed = Followed(lambda now: KupoSource(kupo.url, now=now))
-        with closing(followed.versions):
+        with closing(followed):
             yield kupo, followed
 
 
@@ -339,7 +339,7 @@ def test_a_first_read_succeeds_beside_a_new_block_at_every_request():
     kupo.on_request = grow
     with serving(kupo):
         followed = Followed(lambda now: KupoSource(kupo.url, now=now))
-        with closing(followed.versions):
+        with closing(followed):
             version = followed.first(lambda _: True)
     assert version.problem is None
     assert len(orders(version)) == int(str(version.index.as_of).split()[1]) - 99

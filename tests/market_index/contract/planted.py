@@ -253,6 +253,7 @@ PLANTED: dict[Rule, dict[str, Planted]] = {
         "the inverse": lookup(lambda own, base, quote: own(base, quote) or own(quote, base)),
         "an empty book": lookup(lambda own, base, quote: own(base, quote) or (None, [], [])),
         "one asset": lookup(lambda own, base, quote: own(base, quote) or ((None, [], []) if base == quote else None)),
+        "an empty book of no asset": both(of("fault", lambda own: lambda texts: own(["ADA"] if "zz" in f"{texts}" else texts)), lookup(lambda own, base, quote: (None, [], []) if "zz" in base + quote else own(base, quote))),
         "any quote": lookup(lambda own, base, _: next((one for pair, one in BOOKS.items() if pair[0] == base), None)),
         "200 with an error": to(200, of_status=404), "400": to(400, of_status=404), "204": to(204, of_status=404),
         "500": to(500, of_status=404),
