@@ -27,7 +27,6 @@ from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import Pair, PairInfo, PairNotFound
 from market_index.prices import Side, format_price, parse_price
-from market_index.printing import render_tables_with
 from market_index.resting_orders import OrderNotFound, RestingOrders
 
 __all__ = [
@@ -69,10 +68,3 @@ __version__ = "0.1.0"
 
 def __dir__() -> list[str]:
     return __all__
-
-
-@render_tables_with
-def _table(value: object) -> str:
-    from market_index.display import table  # noqa: PLC0415  # few programs show a table
-
-    return table(value).html

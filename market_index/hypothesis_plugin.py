@@ -6,6 +6,7 @@ an import cycle, this module imports neither of them at its top.
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -29,18 +30,13 @@ _STRATEGIES: Final = {
 
 def register_types() -> None:
     """Register each strategy of a public type, for `st.from_type` and `@given` by type hint."""
-    for of_type, strategy in _STRATEGIES.items():
-        _register(getattr(display if of_type == "Tokens" else market_index, of_type), strategy)
+    register = import_module("hypothesis.strategies").register_type_strategy
+    for name, strategy in _STRATEGIES.items():
+        of_type = getattr(display if name == "Tokens" else market_index, name)
+        register(of_type, partial(_resolved, of_type, strategy))
 
 
-def _register(of_type: type, strategy: str) -> None:
-    """Register the strategy of this name; `market_index.strategies` is imported when a value is drawn."""
-    strategies = import_module("hypothesis.strategies")
-
-    def resolve(wanted: type) -> Any:
-        # A supertype, such as Mapping for MarketIndex, keeps the strategy of Hypothesis.
-        if wanted is not of_type:
-            return NotImplemented
-        return getattr(import_module("market_index.strategies"), strategy)()
-
-    strategies.register_type_strategy(of_type, resolve)
+def _resolved(of_type: type, strategy: str, wanted: type) -> Any:
+    """Return the strategy of this name; `market_index.strategies` is imported when a value is drawn."""
+    # A supertype, such as Mapping for MarketIndex, keeps the strategy of Hypothesis.
+    return getattr(import_module("market_index.strategies"), strategy)() if wanted is of_type else NotImplemented

@@ -5,13 +5,11 @@ A class names these functions itself, because IPython prefers the `repr` of a cl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Final
 
 MAX_PRINTED: Final = 50
 """The maximum number of items of a collection that IPython and Hypothesis print one by one."""
-
-_renderers: Final[list[Callable[[object], str]]] = []
 
 
 def repr_pretty(value: Any, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
@@ -32,10 +30,6 @@ def repr_pretty(value: Any, printer: Any, cycle: bool) -> None:  # noqa: FBT001 
 
 
 def repr_html(value: object) -> str:
-    """Return the table that a notebook shows for a value."""
-    return _renderers[0](value)
-
-
-def render_tables_with(render: Callable[[object], str]) -> None:
-    """Set the function that returns the HTML table of a value: tables are above values, which do not import them."""
-    _renderers[:] = [render]
+    """Return the table that a notebook shows for a value. Few programs show one, so tables are imported here."""
+    html: str = import_module("market_index.display").table(value).html
+    return html

@@ -17,6 +17,7 @@ from market_index_cli.console import counted
 from market_index_cli.errors import EXIT_ABSENT, feed_errors
 from market_index_cli.logs import printable
 from market_index_cli.options import HEADERS, SECONDS, headers_of
+from market_index_feeds import FeedError
 from market_index_feeds.checking import check_lines
 from market_index_feeds.http import Address
 from market_index_feeds.service_requests import check_service, sender
@@ -69,7 +70,8 @@ def check(source: str, *, strict: bool, seconds: float, headers: Path | None, as
             address = Address(opening.target, opening.headers, kind.prefix)
             if kind.takes_exchanges:
                 _reject_options("strict")
-                found = _check_ledger(kind.open_source(opening), address, seconds)
+                with kind.requirements(source, FeedError):
+                    found = _check_ledger(kind.open_source(opening), address, seconds)
             else:
                 found = _check_service(address, seconds, strict=strict)
         has_failed = False

@@ -141,8 +141,8 @@ def headers_of(path: Path | None) -> dict[str, str]:
         raise click.BadParameter(f"{path} cannot be read: {reason}", param_hint="'--headers'") from None
     for number, line in enumerate(lines, 1):
         name, mark, value = line.partition(":")
-        if line.strip() and not mark:
-            raise click.BadParameter(f"line {number} of {path} must be 'Name: value'", param_hint="'--headers'")
-        if line.strip():
+        if mark:
             found[name] = value.strip()
+        elif line.strip():
+            raise click.BadParameter(f"line {number} of {path} must be 'Name: value'", param_hint="'--headers'")
     return found

@@ -14,6 +14,7 @@ import click
 from attrs import asdict, filters
 
 from market_index import Order, Pair, RestingOrders
+from market_index.errors import safe_repr
 from market_index_cli import options
 from market_index_cli.errors import EXIT_FEED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
@@ -33,6 +34,7 @@ SKIPPED_COLUMNS: Final = ("id", "venue", "pair", "slot", "address", "field", "re
 @click.argument("base", metavar="[BASE", required=False)
 @click.argument("quote", metavar="QUOTE]", required=False)
 @click.option("--skipped", is_flag=True, help="List the outputs that are no orders instead, each with the reason.")
+@click.option("--venue", metavar="NAME", help="List only those of a venue, by the first letters of its name.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, with all that is known.")
 @options.HEADERS
 @options.ADD_EXCHANGES
@@ -43,6 +45,7 @@ def orders(
     quote: str | None,
     *,
     skipped: bool,
+    venue: str | None,
     as_json: bool,
     headers: Path | None,
     add_exchanges: str | None,
@@ -75,6 +78,13 @@ def orders(
     pair = None if base is None or quote is None else pair_of(base, quote, index, display)
     columns = SKIPPED_COLUMNS if skipped else ORDER_COLUMNS
     rows = _skipped(version) if skipped else _orders(version, version.orders, pair, display)
+    if venue is not None:
+        names = {one.venue for one in (version.venue_orders or {}).values()}
+        names |= {one.venue for one in version.skipped.values()}
+        wanted = {name for name in names if name.lower().startswith(venue.lower())}
+        if not wanted:
+            raise click.UsageError(f"--venue must begin as one of {', '.join(sorted(names))}, got {safe_repr(venue)}")
+        rows = (row for row in rows if row["venue"] in wanted)
     if not as_json:
         click.echo("\t".join(columns))
     for row in rows:

@@ -11,7 +11,6 @@ import click
 from market_index.errors import safe_repr
 from market_index_cli import options
 from market_index_cli.errors import required_extra
-from market_index_cli.options import option
 
 # As browsers send it: in lower case, and without the port that its scheme implies.
 _ORIGIN: Final = re.compile(r"\*|(?!http:.*:80$|https:.*:443$)[a-z][a-z0-9+.-]*://[a-z0-9_.:\[\]-]+")
@@ -26,15 +25,15 @@ def _origin(text: str) -> str:
 @click.command(context_settings=options.VARIABLES)
 @click.argument("feed", metavar="[FEED]", envvar="MARKET_INDEX_FEED", default="sample:")
 @options.HOST
-@option("--port", default=8000, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
-@option(
+@options.option("--port", default=8000, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
+@options.option(
     "--uds",
     metavar="PATH",
     type=click.Path(path_type=Path),
     help="Listen on a Unix socket at PATH instead of an address, for a proxy on this machine. A socket that systemd "
     "passes takes precedence over PATH and the address.",
 )
-@option(
+@options.option(
     "--workers",
     default=1,
     metavar="N",
@@ -45,8 +44,8 @@ def _origin(text: str) -> str:
 @options.ADD_EXCHANGES
 @options.LOG_FORMAT
 @options.LOG_LEVEL
-@option("--access-log/--no-access-log", default=False, help="Log every request, at the cost of throughput.")
-@option(
+@options.option("--access-log/--no-access-log", default=False, help="Log every request, at the cost of throughput.")
+@options.option(
     "--max-age",
     metavar="SECONDS",
     type=click.IntRange(0, 2**31),
@@ -55,7 +54,7 @@ def _origin(text: str) -> str:
 )
 @options.MAX_STALE
 @options.MAX_QUIET
-@option(
+@options.option(
     "--cors-origin",
     multiple=True,
     metavar="ORIGIN",
@@ -63,7 +62,7 @@ def _origin(text: str) -> str:
     help="Allow web pages of ORIGIN to read the API, exactly as browsers send it, such as https://example.com; * for "
     "any. Can be given more than once. Each response then costs more processor time.",
 )
-@option(
+@options.option(
     "--forwarded-allow-ips",
     multiple=True,
     metavar="ADDRESS",

@@ -53,9 +53,11 @@ def pairs(source: str, *, headers: Path | None, tokens: Path | None, as_json: bo
     if as_json:
         click.echo(wire.pair_list_to_json(index.pair_list()))
     elif sys.stdout.isatty():
-        _print([*terminal.pair_table(index.values(), display), *terminal.freshness_lines(index.freshness)])
+        click.echo(
+            "\n".join([*terminal.pair_table(index.values(), display), *terminal.freshness_lines(index.freshness)])
+        )
     else:
-        _print(map("\t".join, terminal.pair_rows(index.values(), display)))
+        click.echo("\n".join(map("\t".join, terminal.pair_rows(index.values(), display))))
     if feed.health.rejected:
         raise SystemExit(EXIT_REJECTED)
 
@@ -113,14 +115,13 @@ def book(
             shown = lines
             if found is None:
                 click.echo(f"Pair {pair} not found", err=True)
-            elif as_json:
-                _print(lines)
-            elif sys.stdout.isatty():
+                continue
+            if sys.stdout.isatty() and not as_json:
                 lines = [*lines, *terminal.freshness_lines(index.freshness)]
-                _print(_frame(lines) if watch else lines)
-            else:
-                _print([*separator, f"as_of\t{index.as_of or NO_VALUE}", *lines] if watch else lines)
-                separator = [""]
+                lines = _frame(lines) if watch else lines
+            elif watch and not as_json:
+                lines, separator = [*separator, f"as_of\t{index.as_of or NO_VALUE}", *lines], [""]
+            click.echo("\n".join(lines))
 
 
 def _lines(found: OrderBook, depth: int | None, display: Display, *, watch: bool, as_json: bool) -> list[str]:
@@ -175,8 +176,3 @@ def _require_reader() -> None:
     poll.register(1, 0)
     if poll.poll(0):
         raise SystemExit(EXIT_ABSENT)
-
-
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        click.echo(line)

@@ -118,6 +118,11 @@ class FeedHealth:
         """The number of outputs of the ledger that are no orders now, by reason. They are not rejected."""
         return {} if self._source.last is None else Counter(one.reason for one in self._source.last.skipped.values())
 
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """Numbers of the medium by their names, such as the last slot of the ledger, and its orders by venue."""
+        return self._source.figures
+
     def found(self, found: Version | NoVersion) -> None:
         """Report what the source yields."""
         if isinstance(found, NoVersion):

@@ -1,4 +1,4 @@
-"""Files and streams of events of orders, one JSON object per line. docs/order-events.md is the specification.
+"""Files and streams of events of orders, one JSON object per line. docs/orders.md is the specification.
 
 Theory of operation
 ===================

@@ -167,6 +167,11 @@ class Source(ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """Numbers of this medium by their names, for probes and metrics."""
+        return {}
+
     @abstractmethod
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Yield the content, then each later version; the same object again for a check that finds no change.

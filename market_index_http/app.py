@@ -18,7 +18,7 @@ from market_index.errors import safe_repr
 from market_index_http.endpoints import Endpoint, order_book, pair_list
 from market_index_http.responses import error_response
 from market_index_http.routes import exact_route
-from market_index_http.snapshots import Snapshots, require_live
+from market_index_http.snapshots import Snapshots
 
 
 def create_app(
@@ -53,7 +53,10 @@ def create_app(
         TypeError: `live` is not a `LiveIndex`.
         ValueError: `max_age` is not a whole number of seconds from 0 to 2^31.
     """
-    require_live(live)
+    given: object = live  # for mypy, it can only be a LiveIndex
+    if type(given) is not LiveIndex:
+        found = f"{type(given).__name__}: {safe_repr(given)}"
+        raise TypeError(f"live must be a LiveIndex, such as LiveIndex(books), got {found}")
     # 2^31 is the longest time that Cache-Control can express everywhere (RFC 9111, 1.2.2).
     if max_age is not None and (type(max_age) is not int or not 0 <= max_age <= 2**31):
         raise ValueError(f"max_age must be None or a whole number of seconds from 0 to 2^31, got {safe_repr(max_age)}")

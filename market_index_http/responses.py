@@ -124,11 +124,12 @@ class _Prepared(Response):
     It refers to no `Body`, so a replaced one can be freed while its last response is sent.
     """
 
+    background = None
+
     def __init__(self, status: int, fields: list[tuple[bytes, bytes]], content: bytes) -> None:
         self.status_code = status
         self.raw_headers = fields  # a list of its own: middleware may add to it
         self.body = content
-        self.background = None
 
 
 def accepts_gzip(accept_encoding: bytes) -> bool:

@@ -6,12 +6,10 @@ compressed once for each value. The next snapshot reuses it if the value has not
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final, TypeAlias, final
 
 from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair
-from market_index.errors import safe_repr
 from market_index.wire import (
     AS_OF,
     PUBLISHED_AT,
@@ -55,9 +53,8 @@ class Snapshot:
         """Return the body of the pair list."""
         if self._list is None:
             parts, before = encoded_pair_list(self.index), self._list_before
-            digest = digest_of(parts)
             # A change of levels alone does not change the pair list.
-            self._list = before if before and before.digest == digest else self._body(parts, digest)
+            self._list = before if before and before.digest == digest_of(parts) else self._body(parts)
         return self._list
 
     def order_book(self, pair: Pair) -> Body:
@@ -69,8 +66,7 @@ class Snapshot:
         book = self.index.order_book(pair)
         cached = self._books.get(pair)
         if cached is None or cached[0] is not book:
-            parts = encoded_order_book(book)
-            cached = self._books[pair] = book, self._body(parts, digest_of(parts))
+            cached = self._books[pair] = book, self._body(encoded_order_book(book))
         return cached[1]
 
     def spelled(self, body: Body, pair: Pair, base: str, quote: str) -> Body:
@@ -81,8 +77,8 @@ class Snapshot:
         digest = blake2b(b"%b %b/%b" % (body.digest, base.encode(), quote.encode()), digest_size=16).digest()
         return Body(with_identifiers(body.text, pair, base, quote), digest, cache_control=self._cache_control)
 
-    def _body(self, parts: Iterable[EncodedPart], digest: bytes) -> Body:
-        return Body(text_of(parts), digest, cache_control=self._cache_control)
+    def _body(self, parts: tuple[EncodedPart, ...]) -> Body:
+        return Body(text_of(parts), digest_of(parts), cache_control=self._cache_control)
 
 
 @final
@@ -111,11 +107,3 @@ def freshness_fields(freshness: Freshness) -> Fields:
     published_at = freshness.published_at and format_time(freshness.published_at)
     known = ((name, text) for name, text in ((AS_OF, freshness.as_of), (PUBLISHED_AT, published_at)) if text)
     return tuple((name.lower().encode("ascii"), text.encode("ascii")) for name, text in known)
-
-
-def require_live(live: object) -> None:
-    """Raise `TypeError` unless the value is a `LiveIndex`."""
-    if type(live) is not LiveIndex:
-        raise TypeError(
-            f"live must be a LiveIndex, such as LiveIndex(books), got {type(live).__name__}: {safe_repr(live)}"
-        )

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from market_index import LiveIndex
 from market_index_cli.server.exposition import SLOT_BYTES, Exposition
 from market_index_http import create_app
-from market_index_http.operating import Health, Metrics, description_route, probe_routes
+from market_index_http.operating import Health, description_route, probe_routes
 from market_index_http.operating.counting import Responses
 from market_index_http.stream import Stream
 
@@ -48,12 +48,13 @@ def composed(
         routes.append(streams.route())
     if health is not None:
         routes += probe_routes(live, health)
-    measured = Metrics(label="worker")
-    exposition = Exposition(measured, bytearray(SLOT_BYTES), 0)
+    exposition = Exposition(bytearray(SLOT_BYTES), 0)
     if metrics:
-        routes.append(measured.route(exposition.text))
+        routes.append(exposition.metrics.route(exposition.text))
     if openapi:
         routes.append(description_route())
     adapter = create_app(live, routes=routes)
-    watched = measured.watch(adapter, live, health=health, streams=streams, server=lambda: server or {}, name="0")
+    watched = exposition.metrics.watch(
+        adapter, live, health=health, streams=streams, server=lambda: server or {}, name="0"
+    )
     return Composed(watched, adapter, watched.responses, streams.end)

@@ -21,4 +21,5 @@ class FeedState:
     current_rejections: int = 0
     saturated_levels: int = 0
     skipped_by_reason: Mapping[str, int] = field(factory=dict)
+    figures: Mapping[str, float] = field(factory=dict)
     retries: int = 0

@@ -1,6 +1,6 @@
 """The README and the docs are correct: every `console` block is run and compared, and every link has a target.
 
-The plugin tests.examples runs the blocks of Python. A block that begins with the name of a file, such as
+tests/examples runs the blocks of Python. A block that begins with the name of a file, such as
 `# program.py` (in SQL `-- program.sql`), or JSON after a sentence that ends with its name, is a file that the
 `console` blocks of the page may use. The blocks of the tutorial are one session.
 """
@@ -352,7 +352,3 @@ def test_the_figures_of_the_pages_are_rows_of_the_last_benchmarks():
     shown = [line for line in (ROOT / "docs" / "performance.md").read_text().splitlines() if line.startswith("|")]
     assert shown
     assert [line for line in shown if line not in results.splitlines()] == []
-    _, _, capacity = (ROOT / "docs" / "operating.md").read_text().partition("## Capacity\n")
-    rows = re.findall(r"^\| (.*) \| (.*) \|$", capacity.partition("\n## ")[0], re.MULTILINE)
-    assert len(rows) > 5
-    assert [row for row in rows if f"\n|{row[0]}|{row[1]}|" not in results] == []

@@ -29,7 +29,7 @@ PROMISES: dict[str, dict[str, list[str]]] = {
             "test_synchronous_is_that_of_sqlite",
         ],
         "Readers see whole versions": [
-            "test_replaced_content_is_never_mixed",
+            "test_any_history_is_read_as_it_was_written",
             "test_each_batch_is_a_version_whose_as_of_is_unknown_until_the_last_one",
         ],
         "While a source cannot be read": [
@@ -93,8 +93,8 @@ NUMBERS: list[tuple[str, str, float]] = [
     ("serving.md", r"and has (\d+) seconds to finish", http_server.GRACE_SECONDS),
     ("formats.md", r"the JSON of one book may have (\d+) MiB", wire.MAX_ORDER_BOOK_BYTES / 1024**2),
     ("formats.md", r"A change of up to ([\d,]+) books and retracted", bucket.MAX_BATCH),
-    ("order-events.md", r"may go back ([\d,]+) blocks", orders.DEFAULT_HISTORY),
-    ("order-events.md", r"id \| 1 to (\d+) printable", orders.MAX_TEXT_CHARACTERS),
+    ("orders.md", r"may go back ([\d,]+) blocks", orders.DEFAULT_HISTORY),
+    ("orders.md", r"id \| 1 to (\d+) printable", orders.MAX_TEXT_CHARACTERS),
 ]
 
 

@@ -96,7 +96,7 @@ def test_a_release_has_one_version():
 
 
 def test_the_address_of_the_repository_is_to_be_replaced_in_two_places():
-    """docs/releasing.md says so. Nothing that a reader runs contains it."""
+    """docs/contributing.md says so. Nothing that a reader runs contains it."""
     pyproject = ROOT / "pyproject.toml"
     included = tomllib.loads(pyproject.read_text())["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
     found = []
@@ -104,7 +104,7 @@ def test_the_address_of_the_repository_is_to_be_replaced_in_two_places():
         for file in path.rglob("*") if path.is_dir() else [path]:
             if file.is_file() and "__pycache__" not in file.parts:
                 found += [file.name] * file.read_bytes().count(b"https://" + b"REPOSITORY")
-    assert sorted(found) == ["pyproject.toml", "pyproject.toml", "releasing.md"]
+    assert sorted(found) == ["contributing.md", "pyproject.toml", "pyproject.toml"]
 
 
 def test_each_run_time_dependency_has_a_licence_that_the_pages_name():

@@ -109,20 +109,18 @@ class Examination:
 
     def message(self, rule: Rule, response: Response) -> str:
         """Return the message of an error body; an empty text for another body, which breaks the rule."""
-        status, value = content_of(response)
-        if rule is Rule.ERROR_BODY:
-            self._json(response)
+        value = self._json(response, Rule.JSON if rule is Rule.ERROR_BODY else rule)
         message = value.get("error") if type(value) is dict else None
         found = message if type(message) is str else ""
-        self.require(rule, found, f'{status} with {{"error": <text>}}', response)
+        self.require(rule, found, f'{response.status} with {{"error": <text>}}', response)
         return found
 
-    def _json(self, response: Response) -> Any:
+    def _json(self, response: Response, rule: Rule = Rule.JSON) -> Any:
         media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         is_json = media in {"", "application/json"} or media.endswith("+json")
-        self.require(Rule.JSON, is_json, "Content-Type: application/json", media)
+        self.require(rule, is_json, "Content-Type: application/json", media)
         _, value = content_of(response)
-        self.require(Rule.JSON, type(value) is not bytes, "JSON", response)
+        self.require(rule, type(value) is not bytes, "JSON", response)
         return value
 
     def _values(self, rule: Rule, place: str, value: Any, **types: type) -> list[Any]:

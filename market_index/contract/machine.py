@@ -78,7 +78,8 @@ class _ServiceMachine(RuleBasedStateMachine):
     def compare(self, request: Request, expected: object, read: Callable[..., object]) -> None:
         """Require the content, which `read` returns, with and without the last entity tag."""
         tag, before = self.tagged.get(request.target, ("", None))
-        for sent in [Request(request.target, headers={"If-None-Match": tag})] * bool(tag) + [request]:
+        conditional = [Request(request.target, headers={"If-None-Match": tag})] if tag else []
+        for sent in (*conditional, request):
             response = self.get(sent)
             examination = Examination()
             found = before if sent.headers and response.status == 304 else read(examination, response=response)

@@ -12,7 +12,7 @@ from html import escape
 from itertools import islice, zip_longest
 from typing import Final, TypeAlias, final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from market_index.assets import AssetId
 from market_index.display.tokens import Tokens
@@ -70,54 +70,41 @@ def table(value: object, tokens: Tokens | None = None, pair: Pair | None = None)
             require_type(name, given, kind)
     title, columns, rows, count = _content(value)
     pair = value.pair if isinstance(value, OrderBook) else pair
-    shown = _Shown(tokens, pair)
     if tokens is not None:
         assets = [cell for row in rows for cell in row if isinstance(cell, AssetId)]
         title = [*title, [tokens.units(*(assets or ([pair.base, pair.quote] if pair else [])))]]
-    lines = "<br>".join(["".join(map(shown.html, line)) for line in title])
+    lines = "<br>".join(["".join([_text(part, tokens, pair) for part in line]) for line in title])
     headings = "".join([f"<th>{column}</th>" for column in columns])
-    body = "".join([f"<tr>{shown.cells(row)}</tr>" for row in rows])
+    body = ""
+    for row in rows:
+        of_row = Pair(row[0], row[1]) if isinstance(row[0], AssetId) and isinstance(row[1], AssetId) else pair
+        body += f"<tr>{''.join([f'<td>{_text(cell, tokens, of_row)}</td>' for cell in row])}</tr>"
     more = f"<div>… {count - SHOWN_ROWS:,} more</div>" if count > SHOWN_ROWS else ""
     return Table(f"<div>{lines}</div><table><tr>{headings}</tr>{body}</table>{more}")
 
 
-@frozen
-class _Shown:
-    """How values are shown: with tokens by labels and in whole units, without by identifiers and in smallest units."""
+def _text(value: object, tokens: Tokens | None, pair: Pair | None) -> str:
+    """Return the HTML of a cell: with tokens in labels and whole units, without in identifiers and smallest units."""
+    if value is None:
+        return "-"
+    if isinstance(value, AssetId):
+        return _asset(value, tokens)
+    if not isinstance(value, (int, Decimal)):
+        return escape(str(value))
+    if tokens is None:
+        return format(Decimal(value), "f")
+    if pair is None:
+        raise TypeError("pair must be given with tokens, because the value does not name its pair")
+    number = tokens.human_amount(pair.base, value) if isinstance(value, int) else tokens.human_price(pair, value)
+    return format(number, "f")
 
-    tokens: Tokens | None
-    pair: Pair | None
 
-    def cells(self, row: _Row) -> str:
-        match row:
-            case [AssetId() as base, AssetId() as quote, *_]:
-                shown = evolve(self, pair=Pair(base, quote))
-            case _:
-                shown = self
-        return "".join([f"<td>{shown.html(cell)}</td>" for cell in row])
-
-    def html(self, value: object) -> str:
-        if value is None:
-            return "-"
-        if isinstance(value, AssetId):
-            return self._asset(value)
-        return format(self._number(value), "f") if isinstance(value, (int, Decimal)) else escape(str(value))
-
-    def _asset(self, asset: AssetId) -> str:
-        # Isolated, because letters of a script that is written from right to left would reorder the text around them.
-        if self.tokens is not None:
-            return f'<bdi title="{asset}">{escape(self.tokens.label(asset))}</bdi>'
-        name = asset.asset_name_text
-        return f"{asset} (<bdi>{escape(name)}</bdi>)" if name else str(asset)
-
-    def _number(self, number: int | Decimal) -> Decimal:
-        if self.tokens is None:
-            return Decimal(number)
-        if self.pair is None:
-            raise TypeError("pair must be given with tokens, because the value does not name its pair")
-        if isinstance(number, int):
-            return self.tokens.human_amount(self.pair.base, number)
-        return self.tokens.human_price(self.pair, number)
+def _asset(asset: AssetId, tokens: Tokens | None) -> str:
+    # Isolated, because letters of a script that is written from right to left would reorder the text around them.
+    if tokens is not None:
+        return f'<bdi title="{asset}">{escape(tokens.label(asset))}</bdi>'
+    name = asset.asset_name_text
+    return f"{asset} (<bdi>{escape(name)}</bdi>)" if name else str(asset)
 
 
 @singledispatch

@@ -1,19 +1,14 @@
 """Strict decoding of order books and pair lists from JSON.
 
 Theory of operation
-    `json_value` decodes the text, and the strict converter of `hooks` structures the value. The first fault that it
-    finds becomes an error of the library, with its place.
+    `json_value` decodes the text, and the strict readers of `reading` make the value. The first fault that they find is
+    an error of the library, with its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
 from decimal import Decimal
-from typing import Final, TypeAlias, TypeVar
-
-from attrs import frozen
-from cattrs import BaseValidationError
+from typing import Any, Final, TypeAlias
 
 from market_index.assets import AssetId
 from market_index.errors import (
@@ -28,10 +23,8 @@ from market_index.levels import LevelChanges, price_key
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo, require_trackable
 from market_index.prices import price_text
-from market_index.wire.hooks import FreshnessObject, first_fault, strict_converter
 from market_index.wire.json_value import Fault, parse, require_type
-
-T = TypeVar("T")
+from market_index.wire.reading import CHANGES, COMMIT, PAIR_LIST, located, readers
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 """JSON in UTF-8."""
@@ -62,7 +55,8 @@ def order_book_from_json(text: Bytes, *, ignore_unknown: bool = False) -> OrderB
         InvalidPrice: A price is invalid.
         InvalidOrderBook: The text is not JSON of this shape, or the book is invalid. All three name the place.
     """
-    return _read(text, OrderBook, InvalidOrderBook, ignore_unknown=ignore_unknown)
+    book: OrderBook = _read(text, OrderBook, InvalidOrderBook, ignore_unknown=ignore_unknown)
+    return book
 
 
 def order_book_changes_from_json(
@@ -88,10 +82,10 @@ def order_book_changes_from_json(
         InvalidOrderBook: The text is not JSON of this shape, a price repeats, or the pair has one asset twice. All
             three name the place.
     """
-    message = _read(text, _OrderBookChangesObject, InvalidOrderBook, ignore_unknown=ignore_unknown)
-    pair = Pair(message.base, message.quote)
+    message = _read(text, CHANGES, InvalidOrderBook, ignore_unknown=ignore_unknown)
+    pair = Pair(message["base"], message["quote"])
     require_trackable(pair)
-    return pair, _level_changes("bids", message.bids), _level_changes("asks", message.asks), message.spot
+    return pair, _different("bids", message["bids"]), _different("asks", message["asks"]), message["spot"]
 
 
 def pair_list_from_json(text: Bytes, *, ignore_unknown: bool = False) -> tuple[PairInfo, ...]:
@@ -110,14 +104,14 @@ def pair_list_from_json(text: Bytes, *, ignore_unknown: bool = False) -> tuple[P
         InvalidPrice: A price is invalid.
         InvalidPairList: The text is not JSON of this shape, or a pair repeats. All three name the place.
     """
-    pairs = _read(text, _PairListObject, InvalidPairList, ignore_unknown=ignore_unknown).pairs
+    pairs = _read(text, PAIR_LIST, InvalidPairList, ignore_unknown=ignore_unknown)["pairs"]
     seen: set[tuple[AssetId, AssetId]] = set()
     for position, info in enumerate(pairs):
         assets = info.base, info.quote
         if assets in seen:
             raise InvalidPairList(f"pairs[{position}]: a pair must occur once, got {info.pair} again")
         seen.add(assets)
-    return pairs
+    return tuple(pairs)
 
 
 def pair_named_in(text: Bytes) -> Pair | None:
@@ -142,8 +136,8 @@ def freshness_from_json(text: Bytes, *, ignore_unknown: bool = False) -> Freshne
     >>> freshness_from_json(b'{"as_of": "slot 145000000"}').as_of
     'slot 145000000'
     """
-    message = _read(text, _CommitObject, InvalidFreshness, ignore_unknown=ignore_unknown)
-    return Freshness(message.as_of, message.published_at)
+    message = _read(text, COMMIT, InvalidFreshness, ignore_unknown=ignore_unknown)
+    return Freshness(message["as_of"], message.get("published_at"))
 
 
 def object_from_json(text: Bytes) -> dict[str, object]:
@@ -162,55 +156,19 @@ def object_from_json(text: Bytes) -> dict[str, object]:
     return value
 
 
-def _read(text: Bytes, of_type: type[T], kind: type[MarketIndexError], *, ignore_unknown: bool = False) -> T:
-    """Return the value in a text. Raises an error of class `kind`, or of an invalid identifier or price."""
+def _read(text: Bytes, of: object, kind: type[MarketIndexError], *, ignore_unknown: bool) -> Any:
+    """Return what a text means. Raises an error of class `kind`, or of an invalid identifier or price."""
     try:
-        return strict_converter(ignore_unknown=ignore_unknown).structure(parse(text), of_type)
-    except (BaseValidationError, Fault) as error:
-        raise first_fault(error, kind) from None
+        return readers(ignore_unknown=ignore_unknown)[of](parse(text))
+    except MarketIndexError as error:
+        raise located(error, kind) from None
 
 
-def _level_changes(side: str, levels: Iterable[_LevelChangeObject]) -> LevelChanges:
-    changes: dict[str, tuple[Decimal, int]] = {}
+def _different(side: str, levels: LevelChanges) -> LevelChanges:
+    """Return the changes of a side. Raises `InvalidOrderBook` if a price repeats."""
+    seen: dict[str, tuple[Decimal, int]] = {}
     for position, level in enumerate(levels):
-        price = level.price
-        change = price, level.accumulated_liquidity
-        if changes.setdefault(price_key(price), change) is not change:
-            raise InvalidOrderBook(f"{side}[{position}].price: a price must occur once, got {price_text(price)} again")
-    return tuple(changes.values())
-
-
-# The objects
-
-
-@frozen
-class _LevelChangeObject:
-    """A level of the event `change`."""
-
-    price: Decimal
-    accumulated_liquidity: int
-
-
-@frozen
-class _OrderBookChangesObject:
-    """The data of the event `change`."""
-
-    base: AssetId
-    quote: AssetId
-    spot: Decimal | None
-    bids: tuple[_LevelChangeObject, ...]
-    asks: tuple[_LevelChangeObject, ...]
-
-
-@frozen
-class _PairListObject:
-    """The response body of the pair-list endpoint."""
-
-    pairs: tuple[PairInfo, ...]
-
-
-@frozen(kw_only=True)
-class _CommitObject(FreshnessObject):
-    """A commit line; without `recorded_at`, a freshness."""
-
-    recorded_at: datetime | None = None
+        if seen.setdefault(price_key(level[0]), level) is not level:
+            place = f"{side}[{position}].price"
+            raise InvalidOrderBook(f"{place}: a price must occur once, got {price_text(level[0])} again")
+    return tuple(levels)

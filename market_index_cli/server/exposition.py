@@ -30,13 +30,12 @@ class Exposition:
     """The metrics of the workers that share a buffer. Those of the processes get the label `worker`, too.
 
     Args:
-        metrics: The metrics of this worker, with the label `worker`.
         slots: A buffer of `SLOT_BYTES` for each worker, with zeros at first.
         worker: The number of this worker, from 0.
     """
 
-    def __init__(self, metrics: Metrics, slots: Any, worker: int) -> None:
-        self._metrics = metrics
+    def __init__(self, slots: Any, worker: int) -> None:
+        self.metrics: Final = Metrics(label="worker")
         self._slots = slots_of(slots)
         self.worker: Final = worker
 
@@ -56,7 +55,7 @@ class Exposition:
         return b"".join(head + b"".join(samples) for head, samples in families.items())
 
     def _own_text(self) -> bytes:
-        return _PROCESS_SAMPLE.sub(rb'\1{worker="%d"} ' % self.worker, self._metrics.text())
+        return _PROCESS_SAMPLE.sub(rb'\1{worker="%d"} ' % self.worker, self.metrics.text())
 
 
 def slots_of(buffer: Any) -> list[memoryview]:

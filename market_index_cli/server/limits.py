@@ -130,7 +130,7 @@ class Limits(HttpToolsProtocol):
         self._unparsed_bytes += len(data)
         if self._unparsed_bytes > MAX_HEAD_BYTES:
             self.may_have_large_head = True
-        super().data_received(data)
+        HttpToolsProtocol.data_received(self, data)  # twice in a response, `super` takes 3 % of its time
         if self._unparsed_bytes > MAX_HEAD_BYTES:
             self.refuse(431, _HEAD_LIMIT)
 
@@ -138,7 +138,7 @@ class Limits(HttpToolsProtocol):
         """Stop waiting."""
         self._unparsed_bytes = 0
         _CONNECTION.set(self)
-        super().on_headers_complete()
+        HttpToolsProtocol.on_headers_complete(self)
         self._unanswered += 1
         self._clients.waiting.pop(self, None)
 

@@ -31,7 +31,7 @@ from market_index_cli.tokens import tokens_of
 from market_index_feeds import Feed
 from market_index_feeds.sources import kind_of
 from market_index_http import create_app, find_response
-from market_index_http.operating import Health, Metrics, description_route, probe_routes
+from market_index_http.operating import Health, description_route, probe_routes
 from market_index_http.stream import Stream
 
 
@@ -99,9 +99,8 @@ def _listener(settings: Settings) -> socket.socket:
 
 def _serve(settings: Settings, feed: Feed, listener: socket.socket, slots: Any, number: int) -> None:
     """Load the feed, follow it, and serve it on the socket until a signal ends it."""
-    live, metrics = LiveIndex(), Metrics(label="worker")
-    exposition = Exposition(metrics, slots, number)
-    server = compose(settings, live, feed, metrics, exposition)
+    live, exposition = LiveIndex(), Exposition(slots, number)
+    server = compose(settings, live, feed, exposition)
     feed.start(live)
     gc.freeze()  # a full collection would inspect all books, and block all threads
     LOG.info("market-index %s: serving %s", version("market-index"), feed.name)
@@ -117,7 +116,7 @@ def _serve(settings: Settings, feed: Feed, listener: socket.socket, slots: Any, 
     server.run([listener])
 
 
-def compose(settings: Settings, live: LiveIndex, feed: Feed, metrics: Metrics, exposition: Exposition) -> Server:
+def compose(settings: Settings, live: LiveIndex, feed: Feed, exposition: Exposition) -> Server:
     """Return the server of an app with all routes."""
     was_ready = True
 
@@ -144,12 +143,12 @@ def compose(settings: Settings, live: LiveIndex, feed: Feed, metrics: Metrics, e
     routes = (
         stream.route(),
         *probe_routes(live, health),
-        metrics.route(exposition.text),
+        exposition.metrics.route(exposition.text),
         description_route(),
         *page_routes(live, tokens),
     )
     adapter = create_app(live, max_age=settings.max_age, routes=routes)
-    watched = metrics.watch(
+    watched = exposition.metrics.watch(
         adapter,
         live,
         health=health,

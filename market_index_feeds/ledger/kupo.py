@@ -112,20 +112,26 @@ class KupoSource(LedgerSource):
         # The last blocks that were read, and which Kupo it was: its version and its patterns.
         self._points: list[Point] = []
         self._known = ""
-        self.rollbacks: int = 0
+        self._rollbacks, self._slots_behind = 0, 0
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """Those of the ledger, how many slots Kupo is behind its node, and how often a block was rolled back."""
+        return {**super().figures, "slots behind the node": self._slots_behind, "rollbacks": self._rollbacks}
 
     async def read(self, client: Client) -> float:
         """Read the outputs at the last block, if it is another one."""
         kupo = _Kupo(client)
-        version = await kupo.version()
+        health = await kupo.health()
         for _ in range(MAX_ATTEMPTS):
             last = await kupo.stored()
             if last is None:
                 self.point = None
                 raise NoBlock("has no block yet")
+            self._slots_behind = max((health.get("most_recent_node_tip") or 0) - last.slot, 0)
             if last in self._points[-1:]:
                 return POLL_SECONDS
-            await self._check(kupo, version)
+            await self._check(kupo, str(health.get("version")))
             read = await (self._changes if self._points else self._whole)(kupo, last)
             if read is not None:
                 await self._take(kupo, *read)
@@ -186,7 +192,7 @@ class KupoSource(LedgerSource):
     def _roll_back(self, last: Point, blocks: int) -> None:
         """Forget the last blocks that were read."""
         if blocks:
-            self.rollbacks += 1
+            self._rollbacks += 1
             if blocks > 1:
                 LOG.warning("%s: rolled back from %s; the last block is %s", self.name, self._points[-1], last)
             del self._points[-blocks:]
@@ -221,14 +227,14 @@ class _Kupo:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def version(self) -> str:
-        """Return its version. Raises `FeedError` or `NoBlock` if there is no block to read."""
+    async def health(self) -> dict[str, Any]:
+        """Return its health. Raises `FeedError` or `NoBlock` if there is no block to read."""
         response = await self._get("/health", 200, 202, 503)
         if response.status == 202:
             raise NoBlock("is still reading the chain")
         if response.status == 503:
             raise FeedError("Kupo is not connected to its node")
-        return str(json.loads(response.body)["version"])
+        return dict(json.loads(response.body))
 
     async def stored(self, slot: int = LAST_SLOT) -> Point | None:
         """Return the last block that is stored, up to a slot."""

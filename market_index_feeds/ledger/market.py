@@ -152,6 +152,7 @@ class Market:
             is_spent = spend is not None and spend.slot <= slot
             entries[output.id] = entry.spent(spend if is_spent else None)
             transactions |= {output.transaction_id, spend.transaction_id if spend is not None else None}
+        transactions.discard(None)
         # The datum of any output of a transaction may become known late, and prove the execution of another one.
         created = defaultdict[str | None, list[Entry]](list)
         for one in entries.values():

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import aclosing
 from datetime import datetime
 from threading import Event
@@ -76,6 +76,12 @@ class LedgerSource(Source):
         self._orders, self._shown = RestingOrders(), State(now())
         self._index = self._orders.index
 
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """The slot of the last version, and its orders by venue."""
+        slot = {} if self.point is None else {"slot": self.point.slot}
+        return {**Counter(f"orders of {one.venue}" for one in self._shown.orders.values()), **slot}
+
     @abstractmethod
     async def read(self, client: Client) -> float:
         """Read the last block, if it is another one. Return the seconds until the next call.
@@ -108,7 +114,8 @@ class LedgerSource(Source):
     async def _read_after(self, client: Client, seconds: float) -> float:
         await asyncio.sleep(seconds)
         try:
-            seconds, self.problem = await self.read(client), None
+            seconds = await self.read(client)
+            self.problem = None if self.point is not None else self.problem
         except NoBlock as reason:
             seconds, self.problem = TICK_SECONDS, str(reason)
         except (FeedError, OSError, *_INVALID) as error:

@@ -60,6 +60,7 @@ FAMILIES: Final[Mapping[str, tuple[Any, ...]]] = {
     "relay_keeping": (Gauge, "Whether a relay keeps its store: 1, or 0 while it waits."),
     "relay_written_timestamp_seconds": (Gauge, "Unix time when a relay last wrote into its store."),
     "feed_skipped_outputs": (Gauge, "Outputs of the ledger that are no orders now.", "reason"),
+    "feed_figure": (Gauge, "Numbers of the medium, such as the last slot of the ledger.", "figure"),
     "requests": (Counter, "Responses, by the path of the request and the status.", "endpoint", "status"),
     "response_seconds": (Histogram, "Seconds from a request to the head of its response.", "endpoint"),
     "response_bytes": (Counter, "Bytes of the bodies of responses.", "endpoint"),
@@ -182,6 +183,8 @@ class Metrics(Collector):
             feed = app.health and app.health.feed
             for reason, number in feed.skipped_by_reason.items() if feed else ():
                 families["feed_skipped_outputs"].add_metric([name, reason], number)
+            for figure, value in feed.figures.items() if feed else ():
+                families["feed_figure"].add_metric([name, figure], value)
             for path, counts in app.responses.items():
                 for status, number in counts.statuses.copy().items():
                     families["requests"].add_metric([name, path, str(status)], number)

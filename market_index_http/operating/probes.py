@@ -61,6 +61,10 @@ class FeedStatus(Protocol):
         """The number of outputs of the ledger that are no orders now, by reason; empty for other feeds."""
 
     @property
+    def figures(self) -> Mapping[str, float]:
+        """Numbers of the medium by their names, such as the last slot of the ledger."""
+
+    @property
     def retries(self) -> int:
         """How often the source could not be read so far, and was tried again."""
 

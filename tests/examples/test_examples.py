@@ -1,25 +1,63 @@
-"""The folder docs/examples: each program is on a page."""
+"""The examples of docstrings, README and docs run, and each program of docs/examples is on a page."""
 
 from __future__ import annotations
 
+from doctest import ELLIPSIS, IGNORE_EXCEPTION_DETAIL
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from sybil import Sybil
+from sybil.parsers.markdown import PythonCodeBlockParser
+from sybil.parsers.rest import DocTestParser
+
+from tests.waiting import WITHOUT_SHRINKING
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = sorted(path for path in (ROOT / "docs" / "examples").iterdir() if path.suffix in {".py", ".mjs"})
+
+BY_SUFFIX = {
+    ".md": Sybil(parsers=[PythonCodeBlockParser(doctest_optionflags=ELLIPSIS | IGNORE_EXCEPTION_DETAIL)]),
+    ".py": Sybil(parsers=[DocTestParser(optionflags=ELLIPSIS)]),
+}
+FILES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("market_index*/**/*.py"))]
+DOCUMENTS = {str(path.relative_to(ROOT)): BY_SUFFIX[path.suffix].parse(path) for path in FILES}
+
+# The pages show how properties are written; the strategies have tests of their own.
+settings.register_profile(
+    "page",
+    max_examples=30,
+    stateful_step_count=20,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=WITHOUT_SHRINKING,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+@pytest.mark.parametrize("name", [name for name, one in DOCUMENTS.items() if next(iter(one.examples()), None)])
+def test_the_examples_of_a_file_run(name: str):
+    profile = settings.get_current_profile_name()
+    settings.load_profile("page")
+    try:
+        for example in DOCUMENTS[name].examples():
+            # A program with arguments is run by the tests of clients.
+            if "sys.argv" not in DOCUMENTS[name].text[example.start : example.end]:
+                example.evaluate()
+    finally:
+        settings.load_profile(profile)
+
 
 TWINS = {"bot_sseclient.py"}
 """Programs that differ from a shown one only in their HTTP library. tests/market_index_cli/page runs both."""
 
-every_example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 
-
-@every_example
-def test_a_page_links_to_the_example_and_contains_it(path: Path):
-    """The tests of the pages run it."""
-    language, comment = ("python", "#") if path.suffix == ".py" else ("js", "//")
-    block = f"```{language}\n{comment} {path.name}\n{path.read_text()}```\n"
-    pages = [page for page in (ROOT / "docs").glob("*.md") if f"](examples/{path.name})" in page.read_text()]
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in ROOT.glob("docs/examples/*.*") if path.suffix in {".py", ".mjs"})
+)
+def test_a_page_links_to_the_program_and_contains_it(name: str):
+    language, comment = ("python", "#") if name.endswith(".py") else ("js", "//")
+    block = f"```{language}\n{comment} {name}\n{(ROOT / 'docs' / 'examples' / name).read_text()}```\n"
+    pages = [text for page in (ROOT / "docs").glob("*.md") if f"](examples/{name})" in (text := page.read_text())]
     assert pages
-    assert path.name in TWINS or any(block in page.read_text() for page in pages)
+    assert name in TWINS or any(block in text for text in pages)

@@ -127,19 +127,6 @@ class TestGrouped:
                 assert price == (multiple if is_price(multiple) else worst)
         assert not grouped.is_crossed or book.is_crossed
 
-    def test_a_cell_without_a_valid_price_uses_its_worst_price(self):
-        largest = str(LARGEST_COEFFICIENT)
-        book = OrderBook.from_levels(
-            PAIR, bids=[("12", 1), ("9", 2), ("3", 4)], asks=[("11", 1), ("20", 2), ("20.5", 4), (largest, 8)]
-        )
-        grouped = book.grouped("10")
-        assert [(str(one.price), one.accumulated_liquidity) for one in grouped.bids] == [("10", 1), ("3", 6)]
-        assert [(str(one.price), one.accumulated_liquidity) for one in grouped.asks] == [
-            ("20", 3),
-            ("30", 4),
-            (largest, 8),
-        ]
-
     def test_a_total_above_the_maximum_is_rejected_with_its_price(self):
         book = OrderBook.from_levels(PAIR, asks=[("0.25", 2**64 - 1), ("0.26", 1)])
         with pytest.raises(InvalidOrderBook, match=r"the total of the asks at 0\.3 must be at most 2\^64-1, got \d+"):

@@ -6,9 +6,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from decimal import Decimal, Inexact, InvalidOperation, getcontext, localcontext
+from decimal import Decimal, Inexact, getcontext, localcontext
 from fractions import Fraction
-from math import ceil, floor
 from typing import Any
 
 import pytest
@@ -188,14 +187,8 @@ class TestContexts:
         assert places == 0 or (isinstance(places, int) and places < 0 and digits[-1] != 0)
 
     def test_an_operation_that_would_round_raises(self):
-        largest = Decimal(10) ** 127
-        assert EXACT.add(largest, Decimal(1)) == 10**127 + 1
-        with pytest.raises(Inexact):
-            EXACT.add(largest * 10, Decimal(1))
         with pytest.raises(Inexact):
             EXACT.divide(Decimal(1), Decimal(3))
-        with pytest.raises(InvalidOperation):
-            EXACT.subtract(Decimal("Infinity"), Decimal("Infinity"))
 
     def test_the_decimal_context_of_the_program_has_no_effect(self):
         script = """
@@ -244,13 +237,6 @@ class TestRounding:
         for convert in (to_price_or_ratio, lambda ratio: price_for_takers(Side.BID, ratio)):
             with pytest.raises(InvalidPrice, match=re.escape(reason)):
                 convert(ratio)
-
-    @given(prices(), prices())
-    def test_a_quotient_is_whole_and_no_better_for_a_taker(self, price: Decimal, step: Decimal):
-        exact, (whole, rest) = Fraction(price) / Fraction(step), EXACT.divmod(price, step)
-        with localcontext(EXACT):
-            assert Fraction(Side.BID.rounded(whole, rest)) == floor(exact)
-            assert Fraction(Side.ASK.rounded(whole, rest)) == ceil(exact)
 
 
 WRITTEN = ["{0}/7", "7/{0}", "{0}", "1{0}", "0.{0}", "1e{1}", "1e-{1}", "{0}e-{1}", "{0}0", "0{0}/0{0}", "-{0}", "{0}x"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def test_the_books_of_the_ledger_are_served_and_follow_each_block(tmp_path: Path
     second = Block(120, (), {f"{order['transaction_id']}#0": how})
     other = Block(110, (), fork="b")
     with (
-        serving(Kupo([first])) as kupo,
+        serving(Kupo([first], lag=7)) as kupo,
         running(tmp_path, name_of(kupo), "--port", 0, "--workers", workers) as command,
     ):
         service = command.service
@@ -69,10 +70,11 @@ def test_the_books_of_the_ledger_are_served_and_follow_each_block(tmp_path: Path
         shows(first, None, 1)
         assert service.pair_list().json["pairs"] == [{"base": str(pair(1).base), "quote": "ADA", "last_spot": None}]
         assert service.request("/healthz").json["skipped_outputs"] == {"unknown datum": 1}
-        assert (
-            'market_index_feed_skipped_outputs{reason="unknown datum",worker="0"} 1.0'
-            in service.request("/metrics").body.decode()
-        )
+        metrics = service.request("/metrics").body.decode()
+        assert 'market_index_feed_skipped_outputs{reason="unknown datum",worker="0"} 1.0' in metrics
+        figures = {"slot": 100, "slots behind the node": 7, "rollbacks": 0, "orders of SaturnSwap V3": 1}
+        for name, value in figures.items():
+            assert f'market_index_feed_figure{{figure="{name}",worker="0"}} {value}.0' in metrics
         kupo.blocks = [first, second]
         shows(second, "7", 0)
         kupo.blocks = [first, other]
@@ -84,15 +86,6 @@ def test_the_books_of_the_ledger_are_served_and_follow_each_block(tmp_path: Path
             "cannot be read: response to /health must have status 200, got 500; keeping its 1 pairs" in command.stderr
         )
         assert command.stderr.count("outputs skipped: 1 unknown datum (") == workers
-
-
-def test_a_kupo_that_is_syncing_is_served_without_pairs(tmp_path: Path):
-    with (
-        serving(Kupo([Block(100)], failure="syncing")) as kupo,
-        running(tmp_path, name_of(kupo), "--port", 0) as command,
-    ):
-        health = command.service.request("/healthz")
-        assert (health.status, health.json["problem"]) == (503, "is still reading the chain")
 
 
 def test_each_order_is_a_line_with_its_venue(recorded: Kupo):
@@ -117,10 +110,14 @@ def test_each_order_is_a_line_with_its_venue(recorded: Kupo):
         "123886 lovelace per fill (prepaid); 900000 lovelace per step (prepaid)",
     ]
     assert len(header) == len(row)
+    assert invoke("orders", name_of(recorded), CHAD, "ADA", "--venue", "geni").stdout.count("\n") == 1
+    unknown = invoke("orders", name_of(recorded), "--venue", "zzz")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert re.search(r"Error: --venue must begin as one of .*, GeniusYield, .*, Splash, got 'zzz'\n$", unknown.stderr)
 
 
 def test_an_order_as_json_has_what_the_builder_of_a_transaction_needs(recorded: Kupo):
-    found = invoke("orders", name_of(recorded), CHAD, "ADA", "--json")
+    found = invoke("orders", name_of(recorded), CHAD, "ADA", "--json", "--venue", "splash")
     order = json.loads(found.stdout)
     assert order["id"] == "e" * 56 + "00000001#0"
     assert (order["network"], order["value"]["ADA"], order["datum_is_inline"]) == ("mainnet", 325_115_928, True)
@@ -225,6 +222,10 @@ def test_an_exchange_of_the_user_needs_no_program(tmp_path: Path, name: str, mon
             tmp_path, name_of(kupo), "--port", 0, "--workers", 2, "--add-exchanges", f"my_exchanges:{name}"
         ) as command:
             assert len(command.service.pair_list().json["pairs"]) == 1
+        arguments = name_of(kupo), tmp_path / "market.db", "--add-exchanges", f"my_exchanges:{name}"
+        with running(tmp_path, *arguments, command="relay") as program:
+            program.has_logged("1 pairs")
+            assert program.end() == 0
 
 
 def test_a_kupo_is_checked(recorded: Kupo):

@@ -23,18 +23,17 @@ IUSD = AssetId.parse(BOOK["quote"])
 FIRST, SECOND = (AssetId(bytes([number]) * 28, b"TWIN") for number in (1, 2))
 
 
-@pytest.fixture(params=["file", "folder"])
-def registry(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """Entries for iUSD, and for two tokens with the same ticker."""
-    path = tmp_path / "tokens.json"
+@pytest.fixture
+def registry(tmp_path: Path) -> Path:
+    """A folder with entries for iUSD, and for two tokens with the same ticker."""
     entries = [
         {"subject": IUSD.unit, "ticker": {"value": "USDI"}, "decimals": {"value": 6}},
         {"subject": FIRST.unit, "ticker": {"value": "T1"}, "decimals": {"value": 2}},
         {"subject": SECOND.unit, "ticker": {"value": "t1"}},
         {"subject": "x"},
     ]
-    path.write_text(json.dumps(entries))
-    return path if request.param == "file" else tmp_path
+    (tmp_path / "tokens.json").write_text(json.dumps(entries))
+    return tmp_path
 
 
 @pytest.fixture
@@ -57,11 +56,12 @@ def test_a_name_is_accepted_if_one_pair_fits(store: Path, base: str, quote: str)
 
 
 def test_a_name_of_the_registry_is_accepted(registry: Path):
-    where = "tokens.json entry 3" if registry.is_dir() else "entry 3"
     for name in ("usdi", "iUSD", f"USDI {IUSD.policy_id.hex()[:8]}"):
         done = invoke("book", SAMPLE, "ADA", name, "--json", "--tokens", registry)
         assert json.loads(done.stdout) == BOOK
-        assert done.stderr.startswith(f"{registry}: 1 token left out; {where}: the policy id must have 56 digits")
+        assert done.stderr.startswith(
+            f"{registry}: 1 token left out; tokens.json entry 3: the policy id must have 56 digits"
+        )
     assert invoke("book", SAMPLE, "ADA", "USDI").returncode == 1
 
 
@@ -76,9 +76,8 @@ def test_a_name_of_several_pairs_is_an_error_that_lists_them(twins: Path):
 
 
 def test_with_a_registry_names_and_numbers_are_those_of_people(registry: Path, twins: Path):
-    headings, first, second = (
-        row.split("\t") for row in invoke("pairs", twins, "--tokens", registry).stdout.splitlines()
-    )
+    shown = invoke("pairs", twins, "--tokens", registry / "tokens.json").stdout
+    headings, first, second = (row.split("\t") for row in shown.splitlines())
     assert headings[:5] == ["pair", "spot", "best bid", "best ask", "spread"]
     assert first[:5] == ["T1 01010101/ADA", "-", "0.02505", "0.03", "0.00495"]
     assert second[:5] == ["t1 02020202/ADA", "-", "0.0002505", "0.0003", "0.0000495"]
@@ -89,9 +88,7 @@ def test_with_a_registry_names_and_numbers_are_those_of_people(registry: Path, t
 
 def test_the_tokens_of_a_service_name_its_assets_and_a_pipe_has_its_smallest_units(registry: Path):
     live = LiveIndex([wire.order_book_from_json(json.dumps(BOOK).encode())])
-    tokens = Tokens.from_json(
-        *[path.read_bytes() for path in ([registry] if registry.is_file() else registry.iterdir())]
-    )
+    tokens = Tokens.from_json((registry / "tokens.json").read_bytes())
     with served(app_with_page(live, tokens=tokens)) as service:
         url = f"http://127.0.0.1:{service.port}"
         assert json.loads(invoke("book", url, "ada", "usdi", "--json").stdout) == BOOK

@@ -19,7 +19,7 @@ from market_index import LiveIndex
 from market_index_feeds import Feed, Progress, open_store
 from tests.command import COMMAND, SAMPLE, Running, invoke, running, started, untimed
 from tests.feeds.made_up import book, pair
-from tests.metrics import samples_of, scrape
+from tests.metrics import scrape
 from tests.page import PAGE, SNEK, token_of
 from tests.service import Client, HttpResponse
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -70,15 +70,6 @@ class TestSample:
         assert samples["market_index_pairs", "worker=0"] == 13
         assert samples["market_index_workers", "worker=0"] == 1
         assert samples["market_index_max_connections", "worker=0"] > 0
-
-    def test_open_connections_are_counted(self, sample: Running):
-        with ExitStack() as stack:
-            clients = [stack.enter_context(closing(Client(sample.service.port))) for _ in range(3)]
-
-            def shown() -> float:
-                return samples_of(clients[0].request("/metrics"))["market_index_open_connections", "worker=0"]
-
-            eventually(lambda: shown() == 3)
 
     @pytest.mark.parametrize("target", [LIST, "/nothing", "/\x01"])
     def test_header_fields_of_each_response(self, sample: Running, target: str):

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from prometheus_client import Info
 from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import PlainTextResponse
@@ -143,18 +142,6 @@ def test_the_middleware_of_the_page_passes_no_request_without_a_configured_key(
     with served(program_of_the_page("guarded.py", tmp_path)["app"]) as service, closing(Client(service.port)) as client:
         for headers in ("", "Authorization: Bearer \r\n", "Authorization: Bearer\r\n"):
             assert client.request(f"/api{PAIR_LIST}", headers=headers).status == 401
-
-
-def test_the_collector_of_the_page_is_in_the_registry_of_the_host(tmp_path: Path):
-    program = program_of_the_page("measured.py", tmp_path)
-    Info("host", "A metric of the host.", registry=program["registry"])
-    with served(program["app"]) as service:
-        assert service.pair_list("/api").status == 200
-        assert service.request("/api/metrics").status == 404
-        samples = samples_of(service.request("/metrics/"))
-    assert samples["market_index_requests_total", "app=api", f"endpoint={PAIR_LIST}", "status=200"] == 1
-    assert samples["market_index_pairs", "app=api"] == samples["market_index_pairs", "app=other"] == 0
-    assert any(name == "host_info" for name, *_ in samples), "the host has metrics of its own"
 
 
 def test_the_host_with_everything_works_each_time_its_lifespan_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -254,16 +254,17 @@ def read_book(text: bytes, least: int, optional: Collection[str], *, ignore_unkn
     return found["base"], found["quote"], found.get("spot"), *sides
 
 
-def pair_list(text: bytes) -> list[Info]:
+def pair_list(text: bytes, *, ignore_unknown: bool = False) -> list[Info]:
     """Read a pair list."""
-    infos: list[Info] = fields_of({"pairs": partial(array, info)}, message(text))["pairs"]
+    readers = {"pairs": partial(array, partial(info, ignore_unknown))}
+    infos: list[Info] = fields_of(readers, message(text), ignore_unknown=ignore_unknown)["pairs"]
     require_once("pairs[{}]: a pair", [(base, quote) for base, quote, _ in infos])
     return infos
 
 
-def info(value: Any) -> Info:
+def info(ignore_unknown: bool, value: Any) -> Info:
     readers: dict[str, Reader] = {"base": asset_of_json, "quote": asset_of_json, "last_spot": optional_price}
-    found = fields_of(readers, value)
+    found = fields_of(readers, value, ignore_unknown=ignore_unknown)
     require_two_assets(found["base"], found["quote"])
     return found["base"], found["quote"], found["last_spot"]
 

@@ -4,7 +4,7 @@ Run by `make wheel`. `make release` runs it with a folder for the files of a rel
 from it. Their contents and metadata are checked, the wheel is used with the oldest and the newest Python that are
 installed, the locked packages of the image are installed and listed in an SBOM (CycloneDX), the image is built where
 podman or docker runs, and the sdist runs its own tests. At the end it lists what is still to be replaced before a
-release (docs/releasing.md). Exits with an error at the first unexpected result.
+release (docs/contributing.md). Exits with an error at the first unexpected result.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ export class DepthChart {
   #drawing = part(".chart");
   #outside = part(".outside");
   #book = null;
-  #scale = null;
   #width = 0;
 
   constructor() {
@@ -40,43 +39,37 @@ export class DepthChart {
     this.#panel.hidden = !book || book.bids.length + book.asks.length === 0;
     if (this.#panel.hidden || this.#width === 0) return this.#drawing.replaceChildren();
     this.#drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
-
-    const { low, high, bids, asks } = visibleLevels(book);
-    const [bidTotal, askTotal] = [bids, asks].map((side) => side.at(-1)?.total ?? 0n);
-    const most = bidTotal > askTotal ? bidTotal : askTotal;
-    const values = exact.ticks(0n, most, 4);
-    const labels = values.map(exact.amount);
-    const left = 10 + Math.max(...labels.map((label) => label.length)) * DIGIT_WIDTH;
-    const width = this.#width - left - RIGHT;
-    const floor = HEIGHT - BOTTOM;
-    const x = (price) => left + width * Math.min(Math.max(exact.position(price, low, high), 0), 1);
-    const y = (total) => floor - (floor - TOP) * exact.position(total, 0n, most);
-    this.#scale = { x, y, left, width, floor };
-
-    const [ofBids, ofAsks] = [shape(bids, "bids", this.#scale, left), shape(asks, "asks", this.#scale, left + width)];
-    this.#drawing.replaceChildren(
-      ...values.flatMap((tick, number) => this.#valueTick(tick, labels[number])),
-      ...priceLabels(low, high, width).flatMap(([tick, label]) => this.#priceTick(tick, label)),
-      // In a crossed book the areas overlap: no line is below one.
-      ...ofBids.areas, ...ofAsks.areas, ...ofBids.lines, ...ofAsks.lines,
-    );
-    const isCut = bids.length + asks.length < book.bids.length + book.asks.length;
+    const shown = visibleLevels(book);
+    this.#drawing.replaceChildren(...content(shown, this.#width));
+    const isCut = shown.bids.length + shown.asks.length < book.bids.length + book.asks.length;
     setText(this.#outside, isCut ? "Levels far from the middle are outside the chart." : "");
   }
+}
 
-  /** Return the line and the label of a value at the left, or of a price below. */
-  #valueTick(tick, label) {
-    const { y, left, width } = this.#scale;
-    const at = y(tick).toFixed(1);
-    return ticked({ x1: left, x2: left + width, y1: at, y2: at }, { x: left - 6, y: at, dy: "0.35em", "text-anchor": "end" }, label);
-  }
-
-  #priceTick(tick, label) {
-    const { x, floor } = this.#scale;
-    const at = x(tick).toFixed(1);
-    const middle = Math.min(x(tick), this.#width - 2 - (label.length * DIGIT_WIDTH) / 2).toFixed(1);
-    return ticked({ x1: at, x2: at, y1: floor, y2: floor + 5 }, { x: middle, y: floor + 18, "text-anchor": "middle" }, label);
-  }
+/** Return the elements of a chart. */
+function content({ low, high, bids, asks }, fullWidth) {
+  const [bidTotal, askTotal] = [bids, asks].map((side) => side.at(-1)?.total ?? 0n);
+  const most = bidTotal > askTotal ? bidTotal : askTotal;
+  const values = exact.ticks(0n, most, 4).map((tick) => [tick, exact.amount(tick)]);
+  const left = 10 + Math.max(...values.map(([, label]) => label.length)) * DIGIT_WIDTH;
+  const width = fullWidth - left - RIGHT;
+  const floor = HEIGHT - BOTTOM;
+  const x = (price) => left + width * Math.min(Math.max(exact.position(price, low, high), 0), 1);
+  const y = (total) => floor - (floor - TOP) * exact.position(total, 0n, most);
+  const [ofBids, ofAsks] = [shape(bids, "bids", x, y, floor, left), shape(asks, "asks", x, y, floor, left + width)];
+  return [
+    ...values.flatMap(([tick, label]) => {
+      const at = y(tick).toFixed(1);
+      return ticked({ x1: left, x2: left + width, y1: at, y2: at }, { x: left - 6, y: at, dy: "0.35em", "text-anchor": "end" }, label);
+    }),
+    ...priceLabels(low, high, width).flatMap(([tick, label]) => {
+      const at = x(tick).toFixed(1);
+      const middle = Math.min(x(tick), fullWidth - 2 - (label.length * DIGIT_WIDTH) / 2).toFixed(1);
+      return ticked({ x1: at, x2: at, y1: floor, y2: floor + 5 }, { x: middle, y: floor + 18, "text-anchor": "middle" }, label);
+    }),
+    // In a crossed book the areas overlap: no line is below one.
+    ...ofBids.areas, ...ofAsks.areas, ...ofBids.lines, ...ofAsks.lines,
+  ];
 }
 
 /**
@@ -115,7 +108,7 @@ function priceLabels(low, high, width) {
 }
 
 /** Return the area of one side, and the step line above it with its name. */
-function shape(levels, side, { x, y, floor }, end) {
+function shape(levels, side, x, y, floor, end) {
   if (levels.length === 0) return { areas: [], lines: [] };
   let line = `M${x(levels[0].shown).toFixed(1)} ${floor}`;
   for (const level of levels) line += `H${x(level.shown).toFixed(1)}V${y(level.total).toFixed(1)}`;

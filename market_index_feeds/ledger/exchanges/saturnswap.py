@@ -29,12 +29,8 @@ from market_index_feeds.ledger.notation import (
 from market_index_feeds.ledger.outputs import Spend, least_lovelace
 from market_index_feeds.venue_orders import Fee, Output
 
-_ORDER: Final = {"owner": ADDRESS, "offered policy": POLICY, "offered name": NAME, "amount": U64} | {
-    "asked policy": POLICY,
-    "asked name": NAME,
-    "asked amount": U64,
-    "end": MOMENT,
-}
+_SOLD: Final = {"owner": ADDRESS, "offered policy": POLICY, "offered name": NAME, "amount": U64}
+_ORDER: Final = _SOLD | {"asked policy": POLICY, "asked name": NAME, "asked amount": U64, "end": MOMENT}
 SATURNSWAP_2: Final = constructor(0, _ORDER | {"previous": V2_REFERENCE})
 COVERAGE: Final = (
     constructor(0, {"of": constructor(0, {"vault": ADDRESS, "premium": U64, "reference": None})}),

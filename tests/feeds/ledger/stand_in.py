@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import cycle
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from threading import Thread
@@ -80,7 +79,7 @@ class Kupo:
     patterns: Sequence[str] = ("*",)
     required: Mapping[str, str] = field(factory=dict)
     """The headers that each request must have."""
-    on_request: Callable[[str], None] = lambda _: None
+    on_request: Callable[[str], object] = lambda _: None
     """Called with the target of each request, before the response."""
     requests: list[str] = field(factory=list)
     seconds: float = 0.0
@@ -265,8 +264,11 @@ TOKENS: Final = {
 """Per ticker the policy, the name, the decimals, and a price: lovelace per whole token. Of the main network."""
 
 
-def market_blocks(last_slot: int) -> list[Block]:
-    """Return a block with levels on both sides of some books, and later ones in which the best orders are filled."""
+def market_blocks(last_slot: int, slots: int = 20) -> list[Block]:
+    """Return a block with levels on both sides of some books, and later ones in which the best orders are filled.
+
+    There are so many slots between two blocks.
+    """
     placed, fills = [], []
     for number, (policy, name, decimals, price) in enumerate(TOKENS.values(), 1):
         token = bytes.fromhex(policy), name.encode()
@@ -286,8 +288,10 @@ def market_blocks(last_slot: int) -> list[Block]:
             fills.append((level, {f"{at:064x}#0": how}))
     # From the best level on, of one token after the other, but not all levels.
     spent = [one for level, one in sorted(fills, key=lambda item: item[0]) if level <= 4]
-    first = last_slot - 20 * len(spent)
-    return [Block(first, placed), *(Block(first + 20 * at, (), one) for at, one in enumerate(spent, 1))]
+    first = last_slot - slots * len(spent)
+    fork = f"{last_slot:x}"
+    later = [Block(first + slots * at, (), one, fork) for at, one in enumerate(spent, 1)]
+    return [Block(first, placed, {}, fork), *later]
 
 
 def _held(match: dict[str, Any], coins: int, token: tuple[bytes, bytes], amount: int) -> dict[str, Any]:
@@ -308,30 +312,31 @@ def registry() -> str:
 def main() -> int:
     """Serve a made-up market of known tokens to a command, until it ends. Return its exit code.
 
-    Every few seconds there is one more block, in which the best order of a book is filled. After the last one, which is
-    of now, all of them are rolled back. The command gets the name of the feed, and of a file with the tokens, in the
-    environment.
+    Every few seconds there is one more block, in which the best order of a book is filled. After the last one, all of
+    them are rolled back, and others follow, whose last one is of now. The command gets the name of the feed, and of a
+    file with the tokens, in the environment.
     """
     parser = argparse.ArgumentParser(description="Serve made-up outputs of the ledger as Kupo does, to a command.")
     parser.add_argument("--seconds", type=float, default=5, help="the time between two blocks (default: 5)")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what to run once the outputs are served")
     options = parser.parse_args()
-    blocks = market_blocks(int(time()) - SLOT_ZEROS["mainnet"])
+    slots = max(int(options.seconds), 1)
     with ExitStack() as temporary:
         kupo = temporary.enter_context(serving(Kupo()))
         print(f"a stand-in for Kupo is at {kupo.url}: a block every {options.seconds:g} seconds", flush=True)
-        counts = cycle(range(1, len(blocks) + 1))
-        kupo.blocks = blocks[: next(counts)]
         tokens = temporary.enter_context(NamedTemporaryFile("w", suffix=".json"))
         tokens.write(registry())
         tokens.flush()
         environment = {"MARKET_INDEX_TOKENS": tokens.name} | os.environ | {"MARKET_INDEX_FEED": f"kupo:{kupo.url}"}
+        waiting: list[Block] = []
         # The signal of Ctrl-C is also that of the command, which then ends by itself.
         with subprocess.Popen(options.command, env=environment) as process, suppress(KeyboardInterrupt):
             while process.poll() is None:
+                if not waiting:
+                    kupo.blocks, waiting = [], market_blocks(int(time()) - SLOT_ZEROS["mainnet"], slots)
+                kupo.blocks = [*kupo.blocks, waiting.pop(0)]
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(options.seconds)
-                kupo.blocks = blocks[: next(counts)]
         return process.wait()
 
 

@@ -15,45 +15,23 @@ import pytest
 
 from market_index import wire
 from market_index_feeds import FeedError, open_feed
-from market_index_feeds.ledger import KoiosSource, KupoSource, Selection, koios
-from market_index_feeds.ledger import source as common
+from market_index_feeds.ledger import KoiosSource, KupoSource, Selection
 from market_index_feeds.ledger.entries import SLOT_ZEROS
 from market_index_feeds.source import Version
 from tests.conftest import RECORDED
 from tests.feeds.ledger.datums import GENIUSYIELD, SPLASH, datum, geniusyield, output, splash
+from tests.feeds.ledger.following import NOW, Followed
 from tests.feeds.ledger.koios_stand_in import Koios, serving_koios
 from tests.feeds.ledger.stand_in import Block, Kupo, market_blocks, recorded_blocks, serving
 
-NOW = datetime.fromtimestamp(1_800_000_000, UTC)
 OUTPUTS = [output(SPLASH, datum(splash(amount=5_000_000 - number)), 100 + number) for number in range(9)]
-
-
-@pytest.fixture(autouse=True)
-def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "TICK_SECONDS", 0.01)
-    monkeypatch.setattr(koios, "LIMIT_SECONDS", 0.0)
-
-
-class Followed:
-    """A source, and what it yields."""
-
-    def __init__(self, url: str) -> None:
-        self.source = KoiosSource(url, every=0.01, now=lambda: NOW)
-        self.versions = self.source.versions(Event())
-
-    def showing(self, count: int) -> Version:
-        """Return the next version with so many orders."""
-        for found in islice(self.versions, 1000):
-            if isinstance(found, Version) and len(found.venue_orders or ()) == count:
-                return found
-        raise AssertionError(f"no version has {count} orders")
 
 
 @contextmanager
 def following(*blocks: Block, **options: Any) -> Iterator[tuple[Koios, Followed]]:
     with serving_koios(Koios(blocks, **options)) as stand_in:
-        followed = Followed(stand_in.url)
-        with closing(followed.versions):
+        followed = Followed(lambda now: KoiosSource(stand_in.url, every=0.01, now=now))
+        with closing(followed):
             yield stand_in, followed
 
 
@@ -84,7 +62,7 @@ def test_the_books_are_those_of_kupo_byte_for_byte():
 @pytest.mark.decision(39)
 def test_pages_are_read_to_their_end(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.INFO), following(Block(100, OUTPUTS), max_rows=4) as (stand_in, followed):
-        version = followed.showing(9)
+        version = followed.showing(*OUTPUTS[:9])
         pages = [target for target, _ in stand_in.requests if "offset" in target]
         assert [target.rpartition("offset=")[2] for target in pages][:3] == ["0", "4", "8"]
         assert {one.spot for one in version.index.values()} == {None}
@@ -95,7 +73,7 @@ def test_pages_are_read_to_their_end(caplog: pytest.LogCaptureFixture):
 def test_a_version_starts_two_blocks_later_and_reads_only_what_is_new():
     blocks = [Block(100, OUTPUTS[:7]), *(Block(100 + number) for number in range(1, 20))]
     with following(*blocks) as (stand_in, followed):
-        followed.showing(7)
+        followed.showing(*OUTPUTS[:7])
         last = Block(130, OUTPUTS[7:8], {f"{OUTPUTS[0]['transaction_id']}#0": {"transaction_id": "f" * 64}})
         stand_in.blocks = [*blocks, last]
         del stand_in.requests[:]
@@ -103,7 +81,7 @@ def test_a_version_starts_two_blocks_later_and_reads_only_what_is_new():
             assert len(next(followed.versions).venue_orders or ()) == 7  # type: ignore[union-attr]  # a version
         assert {target for target, _ in stand_in.requests} == {"/tip"}
         stand_in.blocks = [*blocks, last, Block(140, OUTPUTS[8:9])]
-        followed.showing(8)
+        followed.showing(*OUTPUTS[1:9])
         queries = [target for target, _ in stand_in.requests if "select" in target]
         assert [("address" in one, "block_height=gt.9" in one) for one in queries[:2]] == [(False, False), (True, True)]
 
@@ -123,7 +101,7 @@ def test_a_page_that_loses_or_repeats_a_row_is_no_version(fault: str):
 
     first: list[Any] = []
     with following(Block(100, OUTPUTS), max_rows=4, on_page=on_page) as (_, followed):
-        found = next(one for one in islice(followed.versions, 1000) if isinstance(one, Version))
+        found = followed.first(lambda _: True)
         assert len(found.venue_orders or ()) == 9
         assert faults == 0
 
@@ -133,7 +111,7 @@ def test_nodes_that_lag_show_nothing_older():
     """Each response may come from a node that is one block behind."""
     blocks = [Block(100 + number, OUTPUTS[number : number + 1]) for number in range(9)]
     with following(*blocks[:3]) as (stand_in, followed):
-        followed.showing(3)
+        followed.showing(*OUTPUTS[:3])
         stand_in.lags = cycle([0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0])
         counts = []
         for end in range(4, 10):
@@ -148,18 +126,18 @@ def test_nodes_that_lag_show_nothing_older():
 def test_a_limit_is_waited_for():
     failures = [(429, {"Retry-After": "0"}), (504, {}), (429, {}), (502, {})]
     with following(Block(100, OUTPUTS), failures=failures) as (stand_in, followed):
-        followed.showing(9)
+        followed.showing(*OUTPUTS[:9])
         assert not stand_in.failures
         stand_in.failures = [(429, {"Retry-After": "600"})]
-        waiting = next(one for one in islice(followed.versions, 1000) if isinstance(one, Version) and one.problem)
+        waiting = followed.first(lambda one: one.problem is not None)
         assert waiting.problem == "cannot be read: response to /tip must have status 200, got 429; waiting"
 
 
 def test_a_page_of_html_is_no_version_and_the_last_books_stay():
     with following(Block(100, OUTPUTS)) as (stand_in, followed):
-        followed.showing(9)
+        followed.showing(*OUTPUTS[:9])
         stand_in.failures = [(200, {})] * 1000
-        found = next(one for one in islice(followed.versions, 1000) if isinstance(one, Version) and one.problem)
+        found = followed.first(lambda one: one.problem is not None)
         assert "a response is not valid" in str(found.problem)
         assert len(found.venue_orders or ()) == 9
 
@@ -170,7 +148,7 @@ def test_datums_by_hash_are_asked_for_in_bodies_of_a_kilobyte():
         for number in range(40)
     ]
     with following(Block(100, by_hash)) as (stand_in, followed):
-        version = followed.showing(40)
+        version = followed.showing(*by_hash)
         asked = [body["_datum_hashes"] for target, body in stand_in.requests if target == "/datum_info"]
         assert [len(one) for one in asked] == [14, 14, 12]
         assert not any(one.output.is_inline for one in (version.venue_orders or {}).values())
@@ -186,7 +164,7 @@ def test_an_unknown_datum_is_not_asked_for_at_each_reading(monkeypatch: pytest.M
         for end in (20, 40):
             stand_in.blocks = [Block(99, OUTPUTS), *blocks[:end]]
             text = stand_in.blocks[-1].text
-            next(one for one in islice(followed.versions, 1000) if isinstance(one, Version) and one.index.as_of == text)
+            followed.version(text)
             counts.append(sum(target == "/datum_info" for target, _ in stand_in.requests))
     assert counts == [1, 1]
 

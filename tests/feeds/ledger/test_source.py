@@ -12,16 +12,14 @@ from typing import Any
 
 import pytest
 
-from market_index import ADA, AssetId, MarketIndex, Order, Pair
+from market_index import ADA, AssetId, Pair
 from market_index_feeds import open_feed
-from market_index_feeds.ledger import EXCHANGES, Exchange, Selection
-from market_index_feeds.ledger import kupo as module
-from market_index_feeds.ledger import source as common
+from market_index_feeds.ledger import EXCHANGES, Exchange
 from market_index_feeds.ledger.exchanges.shadowbook import SHADOWBOOK as SHADOWBOOK_LAYOUT
 from market_index_feeds.ledger.exchanges.shadowbook import offers as shadowbook_offers
 from market_index_feeds.ledger.exchanges.splash import splash as splash_exchange
 from market_index_feeds.ledger.kupo import KupoSource
-from market_index_feeds.source import NoVersion, Version
+from market_index_feeds.source import NoVersion
 from tests.feeds.ledger.datums import (
     CARDANOSWAPS,
     GENIUSYIELD,
@@ -39,174 +37,97 @@ from tests.feeds.ledger.datums import (
     shadowbook,
     splash,
 )
+from tests.feeds.ledger.following import NOW, Followed, orders
 from tests.feeds.ledger.stand_in import Block, Kupo, serving
 
 PAIR = Pair(AssetId(*TOKEN), ADA)
-NOW = datetime.fromtimestamp(1_800_000_000, UTC)
-
 FIRST, SECOND = (output(SPLASH, datum(splash(amount=amount)), amount) for amount in (5_000_000, 4_999_999))
 FILLED = {"transaction_id": "f" * 64, "input_index": 0, "redeemer": "d87a80"}
 
 
-class Followed:
-    """A source, and what it yields. `now` is its wall clock."""
-
-    def __init__(self, kupo: Kupo, now: datetime = NOW) -> None:
-        self.kupo, self.now, self.stop = kupo, now, Event()
-        self.source = KupoSource(kupo.url, now=lambda: self.now)
-        self.versions = self.source.versions(self.stop)
-
-    def next(self) -> Version | NoVersion:
-        return next(self.versions)
-
-    def until(self, expected: NoVersion) -> None:
-        assert expected in islice(self.versions, 100)
-
-    def version(self, text: str) -> Version:
-        """Return the version of a block. One that was in flight may come before."""
-        for found in islice(self.versions, 1000):
-            if isinstance(found, Version) and found.index.as_of == text:
-                return found
-        raise AssertionError(f"no version has the as_of {text!r}")
-
-    def showing(self, *matches: Any) -> Version:
-        """Return the next version with exactly these orders."""
-        for found in islice(self.versions, 1000):
-            if isinstance(found, Version) and orders(found) == {id_of(one) for one in matches}:
-                return found
-        raise AssertionError("no version has these orders")
-
-    def failure(self) -> str:
-        """Return the problem of the next version that has one. It can be followed again afterwards."""
-        for found in islice(self.versions, 1000):
-            if isinstance(found, Version) and found.problem is not None:
-                self.versions.close()
-                self.versions = self.source.versions(self.stop)
-                return found.problem
-        raise AssertionError("no version has a problem")
-
-
-@pytest.fixture(autouse=True)
-def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "POLL_SECONDS", 0)
-    monkeypatch.setattr(module, "MOVED_SECONDS", 0)
-    monkeypatch.setattr(common, "TICK_SECONDS", 0.01)
-
-
 @contextmanager
-def following(*blocks: Block, now: datetime = NOW, **options: Any) -> Iterator[Followed]:
+def following(*blocks: Block, **options: Any) -> Iterator[tuple[Kupo, Followed]]:
     with serving(Kupo(blocks, **options)) as kupo:
-        followed = Followed(kupo, now)
-        try:
-            yield followed
-        finally:
-            followed.versions.close()
-
-
-def orders(version: Version) -> set[str]:
-    assert version.orders is not None
-    assert version.venue_orders is not None
-    assert version.venue_orders.keys() == version.orders.keys()
-    return set(version.orders)
+        followed = Followed(lambda now: KupoSource(kupo.url, now=now))
+        with closing(followed):
+            yield kupo, followed
 
 
 # Blocks
 
 
-def test_each_block_is_a_version():
-    first = Block(100, [FIRST])
-    with following(first) as followed:
-        version = followed.version(first.text)
+def test_each_block_is_a_version_and_only_what_changed_is_read():
+    """10,000 matches are 11 MB. The request names the hash of the last block, which a rollback may have removed."""
+    blocks = [Block(100, [FIRST]), Block(120), Block(140, [SECOND], {id_of(FIRST): FILLED})]
+    with following(blocks[0]) as (kupo, followed):
+        version = followed.version(blocks[0].text)
         assert orders(version) == {id_of(FIRST)}
         assert version.index.order_book(PAIR).bids.prices[0] == 5000
-        assert followed.next() is version, "a check that finds no block"
-        following_block = Block(120)
-        followed.kupo.blocks = [first, following_block]
-        assert orders(followed.version(following_block.text)) == {id_of(FIRST)}
-        third = Block(140, [SECOND], {id_of(FIRST): FILLED})
-        followed.kupo.blocks = [first, following_block, third]
-        assert orders(followed.version(third.text)) == {id_of(SECOND)}
-
-
-def test_only_what_changed_is_read():
-    """10,000 matches are 11 MB. The request names the hash of the last block, which a rollback may have removed."""
-    blocks = [Block(100, [FIRST])]
-    with following(*blocks) as followed:
-        followed.version(blocks[0].text)
-        del followed.kupo.requests[:]
-        blocks.append(Block(120, [SECOND]))
-        followed.kupo.blocks = blocks
-        followed.version(blocks[1].text)
-        asked = [request.partition("?")[2] for request in followed.kupo.requests if request.startswith("/matches")]
-        first, last = (f"{block.slot}.{block.hash}" for block in blocks)
-        assert asked == [
-            f"created_after={first}&created_before={last}&resolve_hashes",
-            f"spent_after={first}&spent_before={last}&resolve_hashes",
-        ]
+        assert next(followed.versions) is version, "a check that finds no block"
+        for count, shown in (2, FIRST), (3, SECOND):
+            del kupo.requests[:]
+            kupo.blocks = blocks[:count]
+            assert orders(followed.version(blocks[count - 1].text)) == {id_of(shown)}
+            asked = [request.partition("?")[2] for request in kupo.requests if request.startswith("/matches")]
+            first, last = (f"{block.slot}.{block.hash}" for block in blocks[count - 2 : count])
+            assert asked == [
+                f"created_after={first}&created_before={last}&resolve_hashes",
+                f"spent_after={first}&spent_before={last}&resolve_hashes",
+            ]
 
 
 def test_a_block_of_the_same_slot_replaces_another_one():
     """Two pools may make a block for one slot."""
     first, second, third = Block(100, [FIRST]), Block(120, [SECOND]), Block(120, fork="b")
-    with following(first, second) as followed:
+    with following(first, second) as (kupo, followed):
         followed.version(second.text)
-        followed.kupo.blocks = [first, third]
+        kupo.blocks = [first, third]
         followed.showing(FIRST)
 
 
 @pytest.mark.decision(31)
 def test_a_kupo_of_another_network_has_no_version():
-    with following(Block(100)) as followed:
+    with following(Block(100)) as (kupo, followed):
         reason = NoVersion("knows no output of an exchange; it must index their patterns")
-        assert followed.next() == reason
-        followed.kupo.blocks = [Block(100), block := Block(120, [FIRST])]
+        assert [*islice(followed.versions, 5)] == [reason] * 5
+        kupo.blocks = [Block(100), block := Block(120, [FIRST])]
         assert orders(followed.version(block.text)) == {id_of(FIRST)}
-
-
-def placed_and_filled() -> tuple[Any, Any]:
-    """Return an order of Splash for 16 ADA, and its successor after 8 ADA bought 2,000 SNEK."""
-    before = splash(amount=16_000_000, **{"step output": 500})
-    after = before | {"amount": 8_000_000, "fee": 400_000}
-    coins = 30_000_000
-    spent = output(SPLASH, datum(before), 77) | {"value": {"coins": coins, "assets": {}}}
-    # The fill takes 8 ADA, 0.1 ADA of the fee, and one step cost.
-    value = {"coins": coins - 8_700_000, "assets": {f"{TOKEN[0].hex()}.{TOKEN[1].hex()}": 2000}}
-    return spent, output(SPLASH, datum(after), 78) | {"value": value}
-
-
-PLACED, PARTLY_FILLED = placed_and_filled()
 
 
 @pytest.mark.decision(32)
 def test_a_pair_stays_listed_for_the_window_after_its_last_order():
     last, broken = Block(100 + 86_400), output(SPLASH, datum(splash(amount=-1)), 3)
     blocks = [Block(100, [FIRST, broken]), Block(120, (), {id_of(FIRST): FILLED}), last]
-    with following(*blocks[:1]) as followed:
+    with following(*blocks[:1]) as (kupo, followed):
         followed.version(blocks[0].text)
         for block in blocks[1], last:
-            followed.kupo.blocks = [*followed.kupo.blocks, block]
+            kupo.blocks = [*kupo.blocks, block]
             version = followed.version(block.text)
             assert (list(version.index), orders(version)) == ([PAIR], set())
         after = Block(last.slot + 21)
-        followed.kupo.blocks = [*blocks, after]
+        kupo.blocks = [*blocks, after]
         assert not followed.version(after.text).index
 
 
 # The clock
 
 
-def test_an_order_expires_by_the_clock_also_while_kupo_cannot_be_read():
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_an_order_expires_by_the_clock_also_while_kupo_is_silent_or_fails(is_silent: bool):
+    """An order that has expired must not stay the best bid until the timeout."""
     ends_at = int(NOW.timestamp() * 1000) + 5000
     block = Block(100, [output(GENIUSYIELD, datum(geniusyield(end=Constructor(0, (ends_at,)))))])
-    with following(block) as followed:
+    released = Event()
+    with following(block) as (kupo, followed):
         assert len(orders(followed.version(block.text))) == 1
-        followed.kupo.failure = "error"
+        kupo.failure = "" if is_silent else "error"
+        kupo.on_request = lambda _: released.wait(60 if is_silent else 0)
         followed.now += timedelta(seconds=6)
-        assert "got 500" in followed.failure()
-        version = followed.source.last
-        assert version is not None
-        assert orders(version) == set()
-        assert (version.index.as_of, [one.reason for one in version.skipped.values()]) == (block.text, ["expired"])
+        try:
+            version = followed.showing()
+            assert (version.index.as_of, [one.reason for one in version.skipped.values()]) == (block.text, ["expired"])
+        finally:
+            released.set()
 
 
 # What fails
@@ -225,27 +146,27 @@ def test_an_order_expires_by_the_clock_also_while_kupo_cannot_be_read():
 )
 def test_a_failing_kupo_changes_nothing(failure: str, reason: str):
     first, second = Block(100, [FIRST]), Block(120, [SECOND])
-    with following(first) as followed:
+    with following(first) as (kupo, followed):
         version = followed.version(first.text)
-        followed.kupo.failure, followed.kupo.blocks = failure, [first, second]
+        kupo.failure, kupo.blocks = failure, [first, second]
         problem = followed.failure()
         assert reason in problem
         last = followed.source.last
         assert last is not None
         assert (last.index is version.index, last.problem) == (True, problem)
-        followed.kupo.failure = ""
+        kupo.failure = ""
         assert orders(followed.version(second.text)) == {id_of(FIRST), id_of(SECOND)}
 
 
 @pytest.mark.decision(31)
 def test_a_kupo_that_is_syncing_has_no_version():
-    with following(failure="syncing") as followed:
+    with following(failure="syncing") as (kupo, followed):
         followed.until(NoVersion("is still reading the chain"))
-        followed.kupo.failure = ""
+        kupo.failure = ""
         followed.until(NoVersion("has no block yet"))
-        followed.kupo.blocks = [block := Block(100, [FIRST], fork="b")]
+        kupo.blocks = [block := Block(100, [FIRST], fork="b")]
         version = followed.version(block.text)
-        followed.kupo.failure = "syncing"
+        kupo.failure = "syncing"
         assert followed.failure() == "is still reading the chain"
         assert followed.source.last is not None
         assert followed.source.last.index is version.index
@@ -257,14 +178,14 @@ def test_a_skipped_output_is_no_record_and_is_counted_in_one_line_of_the_log(cap
     broken = output(SPLASH, datum(splash(amount=-1)), 3)
     empty, other = (output(SPLASH, datum(splash(amount=0)), number) for number in (4, 5))
     block = Block(100, [FIRST, broken, empty])
-    with caplog.at_level(logging.INFO), following(block) as followed:
+    with caplog.at_level(logging.INFO), following(block) as (kupo, followed):
         version = followed.version(block.text)
         assert version.invalid == frozenset()
         reasons = {key: (one.reason, one.field) for key, one in version.skipped.items()}
         assert reasons == {id_of(broken): ("unknown datum", "amount"), id_of(empty): ("budget exhausted", "")}
         assert followed.source.rejected == 0
-        followed.next()
-        followed.kupo.blocks = [block, Block(120, [other])]
+        next(followed.versions)
+        kupo.blocks = [block, Block(120, [other])]
         followed.version(Block(120).text)
     first, second = (one.partition("skipped: ")[2].partition(" (")[0] for one in caplog.messages)
     assert set(first.split(", ")) == {"1 unknown datum", "1 budget exhausted"}
@@ -274,48 +195,21 @@ def test_a_skipped_output_is_no_record_and_is_counted_in_one_line_of_the_log(cap
 # Options
 
 
-def test_listed_pairs_have_their_own_base():
-    with serving(Kupo([Block(100, [FIRST])])) as kupo:
-        other = Pair(AssetId(bytes(28), b"OTHER"), ADA)
-        for only, expected in (False, {other, PAIR}), (True, {other}):
-            source = KupoSource(kupo.url, Selection(pairs=[other], only=only))
-            with closing(source.versions(Event())) as versions:
-                version = next(versions)
-            assert isinstance(version, Version)
-            assert set(version.index) == expected
-        inverse = KupoSource(kupo.url, Selection(pairs=[Pair(ADA, PAIR.base)], only=True))
-        with closing(inverse.versions(Event())) as versions:
-            version = next(versions)
-        assert isinstance(version, Version)
-        (only_order,) = (version.orders or {}).values()
-        assert isinstance(only_order, Order)
-        assert (only_order.pair, only_order.amount) == (Pair(ADA, PAIR.base), 5_000_000)
-        assert isinstance(version.index, MarketIndex)
-
-
-def test_an_exchange_of_the_user_is_read_beside_the_others():
+def test_a_selection_decides_which_orders_are_shown():
+    """Such as exchanges of the user, one of which replaces another one with the same script: so the executors of Splash
+    can be configured."""
     mine = Exchange("Mine", "11" * 28, SHADOWBOOK_LAYOUT, shadowbook_offers)
-    order = output(mine.script, datum(shadowbook()), 5)
-    with serving(Kupo([Block(100, [FIRST, order])])) as kupo, open_feed(f"kupo:{kupo.url}", exchanges=[mine]) as feed:
-        feed.read()
-    assert feed.version is not None
-    assert {key: one.venue for key, one in (feed.version.venue_orders or {}).items()} == {
-        id_of(FIRST): "Splash",
-        id_of(order): "Mine",
-    }
-
-
-def test_an_exchange_of_the_user_replaces_one_with_the_same_script():
-    """So the executors of Splash can be configured."""
     cheap = output(SPLASH, datum(splash(**{"step cost": 350_000})), 6)
-    with serving(Kupo([Block(100, [cheap])])) as kupo:
-        with open_feed(f"kupo:{kupo.url}") as feed:
-            feed.read()
-        assert feed.health.skipped_by_reason == {"step cost too low": 1}
-        with open_feed(f"kupo:{kupo.url}", exchanges=[splash_exchange(least_step_cost=350_000)]) as feed:
-            feed.read()
-        assert feed.version is not None
-        assert list(feed.version.venue_orders or {}) == [id_of(cheap)]
+    found = [FIRST, cheap, output(mine.script, datum(shadowbook()), 5), output(SHADOWBOOK, datum(shadowbook()), 7)]
+    other = Pair(AssetId(bytes(28), b"OTHER"), ADA)
+    exchanges = [mine, splash_exchange(least_step_cost=350_000)]
+    with serving(Kupo([Block(100, found)], patterns=[f"{SPLASH}/*", f"{mine.script}/*"])) as kupo:
+        for name, expected in ("", {PAIR}), (f"pair={other}&", {PAIR, other}), (f"only&pair={other}&", {other}):
+            with open_feed(f"kupo:{kupo.url}?{name}venues=splash,mine", exchanges=exchanges) as feed:
+                assert set(feed.read()) == expected
+            assert feed.version is not None
+            assert feed.version.problem is None, "Shadowbook need not be indexed"
+            assert orders(feed.version) == ({id_of(one) for one in found[:3]} if PAIR in expected else set())
 
 
 # What Kupo says of itself
@@ -325,19 +219,11 @@ PATTERNS = [exchange.pattern for exchange in EXCHANGES if "mainnet" in exchange.
 
 def test_an_exchange_whose_outputs_are_not_indexed_is_named():
     """Its pairs would be missing without a word. The others are shown, and the feed has a problem."""
-    with following(block := Block(100, [FIRST]), patterns=[one for one in PATTERNS if one != PATTERNS[1]]) as followed:
+    patterns = [one for one in PATTERNS if one != f"{SHADOWBOOK}/*"]
+    with following(block := Block(100, [FIRST]), patterns=patterns) as (_, followed):
         version = followed.version(block.text)
         assert version.problem == f"does not index the outputs of Shadowbook ({SHADOWBOOK}/*)"
         assert orders(version) == {id_of(FIRST)}
-
-
-def test_venues_can_be_left_out():
-    other = output(SHADOWBOOK, datum(shadowbook()), 5)
-    with serving(Kupo([Block(100, [FIRST, other])], patterns=[f"{SPLASH}/*"])) as kupo:
-        source = KupoSource(kupo.url, Selection(venues=("splash",)))
-        with closing(source.versions(Event())) as versions:
-            version = next(one for one in versions if isinstance(one, Version))
-        assert (orders(version), version.problem) == ({id_of(FIRST)}, None)
 
 
 OF_POLICIES = {one.pattern: f"{one.script}/*" for one in EXCHANGES if one.policy}
@@ -349,14 +235,14 @@ OF_POLICIES = {one.pattern: f"{one.script}/*" for one in EXCHANGES if one.policy
 )
 def test_patterns_of_others_and_wider_ones_do_not_matter(patterns: list[str]):
     other = output("ab" * 28, datum(splash()), 77)
-    with following(block := Block(100, [FIRST, other]), patterns=patterns) as followed:
+    with following(block := Block(100, [FIRST, other]), patterns=patterns) as (_, followed):
         version = followed.version(block.text)
         assert (orders(version), version.problem, version.skipped) == ({id_of(FIRST)}, None, {})
 
 
 @pytest.mark.parametrize("version", ["v2.11.0", "2.9.0-abc", "v1.0.0"])
 def test_a_kupo_that_is_too_old_is_named(version: str):
-    with following(Block(100, [FIRST]), version=version) as followed:
+    with following(Block(100, [FIRST]), version=version) as (_, followed):
         followed.until(NoVersion(f"is a Kupo {version}, which must be 2.12 or later"))
 
 
@@ -364,61 +250,38 @@ def test_a_kupo_that_is_built_anew_with_fewer_patterns_is_read_anew():
     """Otherwise the orders of the missing exchange would stay for ever."""
     other = output(SHADOWBOOK, datum(shadowbook()), 5)
     blocks = [Block(100, [FIRST, other]), Block(120)]
-    with following(*blocks[:1]) as followed:
+    with following(*blocks[:1]) as (kupo, followed):
         assert orders(followed.version(blocks[0].text)) == {id_of(FIRST), id_of(other)}
-        followed.kupo.failure = "closed"
+        kupo.failure = "closed"
         followed.failure()
-        followed.kupo.failure, followed.kupo.patterns = "", [f"{SPLASH}/*"]
-        followed.kupo.blocks = [Block(100, [FIRST]), Block(120)]
-        found = next(
-            one for one in islice(followed.versions, 1000) if isinstance(one, Version) and len(orders(one)) == 1
-        )
-        assert "Shadowbook" in str(found.problem)
+        kupo.failure, kupo.patterns = "", [f"{SPLASH}/*"]
+        kupo.blocks = [Block(100, [FIRST]), Block(120)]
+        assert "Shadowbook" in str(followed.showing(FIRST).problem)
 
 
 def test_a_rollback_reads_only_what_has_changed_and_is_logged_with_both_points(caplog: pytest.LogCaptureFixture):
-    blocks = [Block(100 + 20 * number, [output(SPLASH, datum(splash()), 10 + number)]) for number in range(6)]
-    other = Block(161, [PLACED], fork="b")
-    with following(blocks[0]) as followed:
-        for count in range(1, 7):
-            followed.kupo.blocks = blocks[:count]
+    blocks = [Block(100 + 20 * number, [output(SPLASH, datum(splash()), 10 + number)]) for number in range(40)]
+    other = Block(161, [SECOND], fork="b")
+    with following(blocks[0]) as (kupo, followed):
+        for count in range(1, 41):
+            kupo.blocks = blocks[:count]
             followed.version(blocks[count - 1].text)
-        del followed.kupo.requests[:]
-        followed.kupo.blocks = [*blocks[:3], other]
+        del kupo.requests[:]
+        kupo.blocks = [*blocks[:3], other]
         assert len(orders(followed.version(other.text))) == 4
-        assert not [request for request in followed.kupo.requests if "unspent" in request]
-        assert followed.source.rollbacks == 1
+        assert not [request for request in kupo.requests if "unspent" in request]
+        assert followed.source.figures["rollbacks"] == 1
     assert [one for one in caplog.messages if "rolled back" in one] == [
-        f"{followed.source.name}: rolled back from 200.{blocks[5].hash}; the last block is 161.{other.hash}"
+        f"{followed.source.name}: rolled back from 880.{blocks[-1].hash}; the last block is 161.{other.hash}"
     ]
 
 
 def test_a_busy_kupo_is_asked_again():
-    with following(block := Block(100, [FIRST]), statuses=[503] * 7) as followed:
+    with following(block := Block(100, [FIRST]), statuses=[503] * 7) as (kupo, followed):
         version = followed.version(block.text)
         assert (orders(version), version.problem) == ({id_of(FIRST)}, None)
-        followed.kupo.statuses, followed.kupo.blocks = [503] * 100, [block, Block(120)]
+        kupo.statuses, kupo.blocks = [503] * 100, [block, Block(120)]
         assert followed.failure().endswith("must have status 200, got 503")
-
-
-def test_time_passes_while_kupo_does_not_respond():
-    """An order that has expired must not stay the best bid until the timeout."""
-    ends_at = int(NOW.timestamp() * 1000) + 5000
-    block = Block(100, [output(GENIUSYIELD, datum(geniusyield(end=Constructor(0, (ends_at,)))))])
-    released = Event()
-    with following(block) as followed:
-        assert len(orders(followed.version(block.text))) == 1
-
-        def hang(_: str) -> None:
-            released.wait(60)
-
-        followed.kupo.on_request = hang
-        followed.now += timedelta(seconds=6)
-        try:
-            followed.showing()
-        finally:
-            released.set()
-            followed.kupo.on_request = lambda _: None
 
 
 def test_a_stray_400_of_a_first_read_is_tried_again():
@@ -426,7 +289,7 @@ def test_a_stray_400_of_a_first_read_is_tried_again():
     order, how = filled(PAIR, 7, 1)
     for number in range(3):
         statuses = [200] * number + [400]
-        with following(block := Block(100, [order], {id_of(order): how}), statuses=statuses) as followed:
+        with following(block := Block(100, [order], {id_of(order): how}), statuses=statuses) as (_, followed):
             version = followed.version(block.text)
             assert version.index.order_book(PAIR).spot == 7
             assert version.problem is None
@@ -459,11 +322,11 @@ def test_a_version_is_published_at_the_time_of_its_block(network: str, slot: int
 
 def test_an_output_of_another_network_is_a_problem():
     order = output(SPLASH, datum(splash()), 5) | {"address": address(SPLASH, network=0)}
-    with following(block := Block(100, [order])) as followed:
+    with following(block := Block(100, [order])) as (kupo, followed):
         problem = followed.version(block.text).problem
         assert problem == f"is another network than mainnet: it has {order['address']}"
-        followed.kupo.blocks = [Block(100, [FIRST], fork="b")]
-        assert any(one.problem is None for one in islice(followed.versions, 1000) if isinstance(one, Version))
+        kupo.blocks = [Block(100, [FIRST], fork="b")]
+        followed.first(lambda one: one.problem is None)
 
 
 def test_a_first_read_succeeds_beside_a_new_block_at_every_request():
@@ -476,8 +339,8 @@ def test_a_first_read_succeeds_beside_a_new_block_at_every_request():
 
     kupo.on_request = grow
     with serving(kupo):
-        followed = Followed(kupo)
-        with closing(followed.versions):
-            version = next(one for one in islice(followed.versions, 100) if isinstance(one, Version))
+        followed = Followed(lambda now: KupoSource(kupo.url, now=now))
+        with closing(followed):
+            version = followed.first(lambda _: True)
     assert version.problem is None
     assert len(orders(version)) == int(str(version.index.as_of).split()[1]) - 99

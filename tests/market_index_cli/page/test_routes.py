@@ -1,4 +1,4 @@
-"""The files of the web page: routes, headers, size, and the contrast of its colours."""
+"""The files of the web page: routes, headers, and what they never contain. Axe checks the contrast of colours."""
 
 from __future__ import annotations
 
@@ -69,32 +69,3 @@ def test_every_imported_module_exists_and_is_preloaded():
         for name in re.findall(r'from "\./([^"]+)"', file.read_text()):
             assert (PAGE / name).exists()
             assert f'<link rel="modulepreload" href="{name}">' in html
-
-
-# Colours of text and the backgrounds that it is shown on, by their names in the style sheet.
-TEXT_AND_BACKGROUND = [
-    *((ink, ground) for ink in ("ink", "dim", "accent") for ground in ("ground", "panel", "hover", "selected")),
-    *((ink, f"{side}-bar") for side in ("bid", "ask") for ink in ("ink", side)),
-    *((move, ground) for move in ("up", "down") for ground in ("panel", "selected")),
-    ("bid", "panel"),
-    ("ask", "panel"),
-    ("warn", "warn-ground"),
-    ("bid", "ground"),
-    ("ask", "ground"),
-    ("warn", "ground"),
-]
-
-
-@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-def test_texts_have_a_contrast_of_at_least_4_5(scheme: int):
-    block = re.findall(r":root \{(.*?)\}", (PAGE / "page.css").read_text(), re.DOTALL)[scheme]
-    colours = dict(re.findall(r"--([a-z-]+): #([0-9a-f]{6});", block))
-
-    def luminance(name: str) -> float:
-        parts = [value / 255 for value in bytes.fromhex(colours[name])]
-        linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in parts]
-        return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-    for ink, ground in TEXT_AND_BACKGROUND:
-        dark, light = sorted((luminance(ink), luminance(ground)))
-        assert (light + 0.05) / (dark + 0.05) >= 4.5, f"{ink} on {ground}"

@@ -103,17 +103,6 @@ class TestCachedResponses:
                     assert answer.headers | {"date": ""} == called.headers | {"date": ""}
 
 
-def test_a_server_works_each_second_while_it_serves_and_ends_with_its_shutdown_call():
-    worked, ended = Event(), Event()
-    app = create_app(LiveIndex())
-    server = Server(app, respond=partial(find_response, app), on_second=worked.set, on_shutdown=ended.set)
-    with served(app, server) as service, closing(Client(service.port)) as client:
-        assert client.request("/trading-view/pair-list").status == 200
-        assert worked.wait(DEADLINE_SECONDS)
-        assert not ended.is_set()
-    assert ended.is_set()
-
-
 def test_a_shutdown_waits_for_a_response_no_longer_than_its_timeout(monkeypatch: pytest.MonkeyPatch):
     answering = Event()
 
@@ -147,9 +136,6 @@ class TestOtherVersionsOfUvicorn:
     def test_a_missing_function_is_noticed(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.delattr(httptools_impl.HttpToolsProtocol, "on_headers_complete")
         assert cached_responses.missing_names() == ["HttpToolsProtocol.on_headers_complete"]
-
-    def test_no_name_is_missing_now(self, server: Server):
-        assert server.has_cached_responses
 
     def test_the_limits_hold_with_other_names(self):
         command = [sys.executable, "-m", "pytest", "-p", "tests.market_index_cli.server.renamed"]
