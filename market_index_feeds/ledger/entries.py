@@ -28,8 +28,7 @@ SLOT_ZEROS: Final = {"mainnet": 1_591_566_291, "preprod": 1_655_683_200, "previe
 """When slot 0 would have been if all slots had a second, in POSIX seconds: since Shelley, they have one."""
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-LAST_SECOND: Final = int((datetime(9000, 1, 1, tzinfo=UTC) - EPOCH).total_seconds())
-NEVER: Final = EPOCH + timedelta(seconds=LAST_SECOND)
+NEVER: Final = datetime(9000, 1, 1, tzinfo=UTC)
 """Later moments of orders count as this one: the window after it must be a date, too."""
 
 
@@ -171,7 +170,7 @@ def _skipped(error: Exception, exchange: Exchange, output: Output, pair: Pair | 
 
 def _time(milliseconds: int) -> datetime:
     """Return a moment as a time, from 1970 to the year 9000."""
-    return EPOCH + timedelta(milliseconds=min(max(milliseconds, 0), 1000 * LAST_SECOND))
+    return EPOCH + timedelta(milliseconds=min(max(milliseconds, 0), (NEVER - EPOCH) // timedelta(milliseconds=1)))
 
 
 def last_of(executions: Sequence[Execution]) -> Execution:

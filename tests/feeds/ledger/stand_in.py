@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from threading import Thread
-from time import sleep, time
+from time import time
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -77,13 +77,9 @@ class Kupo:
     failure: str = ""
     version: str = "v2.12.0+7ee832"
     patterns: Sequence[str] = ("*",)
-    required: Mapping[str, str] = field(factory=dict)
-    """The headers that each request must have."""
     on_request: Callable[[str], object] = lambda _: None
     """Called with the target of each request, before the response."""
     requests: list[str] = field(factory=list)
-    seconds: float = 0.0
-    """How long a request for outputs takes."""
     unknown: set[str] = field(factory=set)
     """The hashes of the datums that it does not know yet."""
     statuses: list[int] = field(factory=list)
@@ -171,9 +167,6 @@ class KupoHandler(Handler):
         kupo.on_request(self.path)
         blocks, target = list(kupo.blocks), urlsplit(self.path)
         options = {name: value for name, _, value in (part.partition("=") for part in target.query.split("&") if part)}
-        if not kupo.required.items() <= dict(self.headers).items():
-            self.send_json(401, {"hint": "an error"})
-            return
         match kupo.failure, target.path.split("/")[1:]:
             case "closed", _:
                 self.close_connection = True
@@ -193,7 +186,6 @@ class KupoHandler(Handler):
                 points = [block.point for block in blocks if block.slot <= int(slot)]
                 self.send_json(200, points[-1] if points else None)
             case failure, ["matches", *pattern]:
-                sleep(kupo.seconds)
                 matches = kupo.matches(blocks, "/".join(pattern), options)
                 forced = kupo.statuses.pop(0) if kupo.statuses else 200
                 status = 400 if matches is None else forced
