@@ -104,7 +104,7 @@ class _Probes(Examination):
             if pair not in listed:
                 self._check_absent(pair)
         self._check_variants(_LIST, f"{PAIR_LIST}?limit=1&depth=1&offset=1")
-        self._check_other_routes()
+        self._check_other_routes(book_of(pairs[0] if pairs else Pair("ADA", "ADA")))
         for pair in pairs[:4]:
             for query, name in (("", "base"), (f"?base={pair.base}", "quote"), (f"?quote={pair.quote}", "base")):
                 response = self._error(Rule.MALFORMED, Request(ORDER_BOOK + query), 400, name)
@@ -242,8 +242,8 @@ class _Probes(Examination):
                 if text in _NO_ASSETS:
                     self.require(Rule.NOT_FOUND, response.status != 200, "no book", response)
 
-    def _check_other_routes(self) -> None:
-        for path in ("/trading-view", "/trading-view/nothing", f"{PAIR_LIST}/", f"{ORDER_BOOK}/?base=ADA&quote=ADA"):
+    def _check_other_routes(self, book: Request) -> None:
+        for path in ("/trading-view", "/trading-view/nothing", f"{PAIR_LIST}/", book.target.replace("?", "/?")):
             self._error(Rule.OTHER_PATHS, Request(path), 404)
         for path in (PAIR_LIST, ORDER_BOOK):
             # A method that only reads, and that no such service has: it is of WebDAV (RFC 4918, 9.1).

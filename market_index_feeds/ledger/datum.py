@@ -26,7 +26,8 @@ class Skipped(Exception):
 
     def __init__(self, reason: str, field: str = "") -> None:
         super().__init__(reason)
-        self.reason, self.field = reason, field
+        self.reason: str = reason
+        self.field: str = field
 
 
 def constructor(number: int, fields: Any) -> CBORTag:

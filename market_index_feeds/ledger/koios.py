@@ -119,7 +119,7 @@ class KoiosSource(LedgerSource):
                     LOG.info("%s: Koios knows no executions, so all spots are null", self.name)
                 self.market.read(map(output_of, map(self._match, rows.values())), tip.slot, since=-1)
                 self._tip, self._rows = tip, rows
-                self.point = None if self.market.is_empty else Point(tip.slot, tip.hash)
+                self.point: Point | None = None if self.market.is_empty else Point(tip.slot, tip.hash)
                 if self.point is None:
                     raise NoBlock("knows no output of an exchange: is it another network?")
                 return self._every
@@ -207,7 +207,7 @@ class KoiosSource(LedgerSource):
             after, backoff = response.headers.get("Retry-After", ""), next_backoff(backoff)
             pause = LIMIT_SECONDS if response.status == 429 else backoff
             if self.point is not None:
-                self.problem = f"cannot be read: {problem}; waiting"
+                self.problem: str | None = f"cannot be read: {problem}; waiting"
             await asyncio.sleep(min(float(after), 600.0) if after.isdecimal() else pause)
         raise FeedError(problem)
 

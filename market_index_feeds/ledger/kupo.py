@@ -149,7 +149,7 @@ class KupoSource(LedgerSource):
             for one in self.exchanges
             if patterns.isdisjoint({"*", "*/*", f"{one.script}/*", one.pattern})
         ]
-        self.warning = f"does not index the outputs of {', '.join(missing)}" if missing else None
+        self.warning: str | None = f"does not index the outputs of {', '.join(missing)}" if missing else None
         known, self._known = self._known, f"{version} {sorted(patterns)}"
         if known != self._known:
             self._points.clear()

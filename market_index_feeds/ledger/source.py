@@ -27,6 +27,7 @@ from market_index.errors import safe_repr
 from market_index_feeds.errors import FeedError, problem_of
 from market_index_feeds.event_loop import pulled
 from market_index_feeds.http import Address, Client
+from market_index_feeds.ledger.exchange import Exchange
 from market_index_feeds.ledger.market import Market, Selection, State
 from market_index_feeds.source import NoVersion, Progress, Source, Version, utc_now
 
@@ -63,11 +64,12 @@ class LedgerSource(Source):
     def __init__(self, address: Address, selection: Selection, now: Callable[[], datetime] = utc_now) -> None:
         super().__init__(address.name)
         try:
-            self.exchanges = selection.selected()
+            self.exchanges: tuple[Exchange, ...] = selection.selected()
         except ValueError as error:
             raise FeedError(f"{self.name} cannot be opened: {error}") from None
         self._address, self._selection, self._now = address, selection, now
-        self.market, self.hours = Market(selection), selection.hours
+        self.market: Market = Market(selection)
+        self.hours: int = selection.hours
         self.point: Point | None = None
         # Why the ledger could not be read the last time, and what is wrong with it although it can be read.
         self.problem: str | None = None

@@ -72,7 +72,8 @@ class CountingSend:
     def __init__(self, send: Send, counts: Counts, scope: Scope, start: float) -> None:
         self._send, self._counts, self._start = send, counts, start
         self._has_body = scope.get("method") != "HEAD"
-        self.status, self.is_complete = 0, False
+        self.status: int = 0
+        self.is_complete: bool = False
 
     async def __call__(self, message: Message) -> None:
         """Count what is sent, and send it."""

@@ -36,7 +36,7 @@ class Stream:
         self._live = live
         self._limit = limit
         self._audiences: dict[AbstractEventLoop, Audience] = {}
-        self.failures = 0
+        self.failures: int = 0
         """How often an unexpected error has ended all streams. It is logged."""
 
     def route(self) -> Route:

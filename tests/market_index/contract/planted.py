@@ -19,6 +19,21 @@ from tests.market_index.contract.double import BOOKS, ORDER_BOOK, PAIR_LIST, SNE
 Edit = Callable[[Any], Any]
 
 FIRST, SECOND = ("ADA", SNEK), ("ADA", USD)
+# The beginnings of texts that are no assets, as they are sent.
+NO_ASSETS = (
+    "UNKNOWN",
+    ":",
+    "ADA:",
+    "00" * 27 + ":&",
+    "f00d" * 14 + ":0&",
+    "f00d" * 14 + ":00",
+    ".",
+    "%20ADA",
+    "ADA%20",
+    "ADA%0A",
+    "%EF%BC%A1DA",
+    "0x",
+)
 CHANGING = count(1)
 
 
@@ -276,6 +291,7 @@ PLANTED: dict[Rule, dict[str, Planted]] = {
     Rule.TAGS: {
         "304 for any": of("matches", lambda _: lambda tag, condition: bool(condition)),
         "304 for a similar tag": of("matches", lambda _: lambda tag, condition: condition.startswith(tag[:-1])),
+        "304 for another tag": of("matches", lambda own: lambda tag, condition: own(tag, condition) or condition == '"none"'),
         "no quotes": of("tag", lambda _: lambda found: "7"),
         "one for all content": both(moving(spot_moves), of("tag", lambda _: lambda found: '"1"')),
     },
@@ -319,7 +335,10 @@ PLANTED: dict[Rule, dict[str, Planted]] = {
         "stripped": asked(lambda one: one.replace("%20", "").replace("%0A", "")), "dots": asked(lambda one: one.replace(".", ":")),
         "the last wins": of("fault", lambda own: lambda texts: own(texts[-1:])),
         "the first wins": asked(lambda one: "&".join(one.split("&")[:2]) if "limit" not in one and "x=1" not in one else one),
-        "404 if empty": to(404, "base=&"),
+        "404 if empty": to(404, "base=&"), "404 for a quote": to(404, "quote=lovelace"),
+        "200 for two bases": where(lambda one, _: one.target.count("base=") == 2, status(200)),
+        "200 for two quotes": where(lambda one, _: one.target.count("quote=") == 2, status(200)),
+        **{f"404 for {text[:12]}": to(404, f"base={text}") for text in NO_ASSETS},
     },
     Rule.ERROR_SHOWS: {
         "nothing": error(lambda one: {"error": one if "Pair" in one or "Not" in one else "bad request"}),
@@ -335,6 +354,8 @@ PLANTED: dict[Rule, dict[str, Planted]] = {
         "a redirect": where(lambda request, _: request.target.endswith("/"), status(307)),
         "html": where(lambda _, found: found.body == b'{"error": "Not Found"}', body(lambda _: b"<html>")),
         "200": where(lambda request, _: "nothing" in request.target, status(200)),
+        "a slash of the book": asked(lambda one: one.replace("book/", "book")),
+        "200 of the folder": where(lambda request, _: request.target == "/trading-view", status(200)),
     },
     Rule.OTHER_METHODS: {
         "as GET": of("respond", lambda own: lambda request: own(evolve(request, method="GET"))),

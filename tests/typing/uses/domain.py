@@ -86,7 +86,6 @@ assert_type(Order.from_offer(pair, offered=ADA, amount=5, price="7/29000"), Orde
 resting = RestingOrders({"a#0": order}, {pair: "0.5", Pair(ADA, token): None}, as_of="block 1")
 orders: Mapping[str, Order] = resting
 assert_type(resting.apply({"a#0": order}, ["b#1"], {pair: Decimal(1)}, "block 2", missing_ok=True), RestingOrders)
-assert_type(resting.at(pair, Side.ASK, "0.5"), dict[str, Order])
 assert_type(resting.index, MarketIndex)
 
 Order(pair, Side.BID, 0.5, 5)  # error: mypy[arg-type] pyright[reportArgumentType]

@@ -11,7 +11,7 @@ from market_index_http.operating import FeedStatus, Health, Metrics, description
 from market_index_http.stream import Stream
 
 live = LiveIndex()
-feed: FeedStatus = open_feed("market.db")
+feed: FeedStatus = open_feed("market.db").health
 health = Health(feed, max_stale=0.5)
 assert_type(health.failures(), list[str])
 stream, metrics = Stream(live, limit=200), Metrics()
