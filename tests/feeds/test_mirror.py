@@ -65,6 +65,22 @@ def test_each_version_that_differs_is_one_transaction(mirroring: Mirroring):
     assert mirroring.target.index.as_of == "slot 2"
 
 
+@pytest.mark.decision(34)
+def test_while_a_record_is_invalid_only_pairs_of_the_source_are_retracted(mirroring: Mirroring):
+    """The record may be of any pair of the target."""
+    mirroring.target.update([book(9, 9)])
+    mirroring.source.publish(book(2, 2))
+    mirroring.source.invalid.add(pair(3))
+    mirroring.start()
+    mirroring.source.step()
+    del mirroring.source.books[pair(2)]
+    mirroring.source.step()
+    assert spots(mirroring.target.index) == {1: "1", 9: "9"}
+    mirroring.source.invalid.clear()
+    mirroring.source.step()
+    assert spots(mirroring.target.index) == {1: "1"}
+
+
 def test_the_first_version_is_reported_also_if_the_target_is_equal(mirroring: Mirroring):
     mirroring.source.freshness = Freshness("slot 1", datetime(2026, 11, 22, tzinfo=UTC))
     mirroring.target.update([book(1, 1)], freshness=mirroring.source.freshness)

@@ -223,6 +223,11 @@ class TestReplay:
             reader.end()
 
 
+def test_what_follows_the_last_commit_line_is_no_change(path: Path):
+    path.write_bytes(book_line(book(1, 1)) + recorded(1, "a") + book_line(book(1, 2)))
+    assert replayed(path) == [(1, {1: "1"}, "a")]
+
+
 @pytest.mark.parametrize("torn", [bytes(4096) + b'pair":1}\n', b"nonsense\n", bytes(4096)])
 def test_the_torn_end_of_a_power_cut_is_no_change_and_is_cut_off(path: Path, torn: bytes):
     path.write_bytes(recorded(1))
