@@ -44,7 +44,8 @@ def tested(patch: Path, copy: Path, *, whole: bool) -> tuple[bool, str]:
     failed, output = run("patch", "-p1", "--no-backup-if-mismatch", "-i", str(patch))
     if failed:
         return False, f"it does not apply:\n{output}"
-    options = ("-q", "-rfE", "--tb=no", "-n", "2", "--hypothesis-profile=mutants")
+    options = ["-q", "-rfE", "--tb=no", "-n", "2", "--hypothesis-profile=mutants"]
+    options += ["-o", "faulthandler_timeout=60"]  # a test that waits for ever ends its worker, and is red
     code, output = run(sys.executable, "-m", "pytest", *options, *([] if whole else tests_of(patch)))
     if code not in (0, 1):
         return False, f"pytest failed:\n{output}"
