@@ -82,7 +82,7 @@ def orders(
         names = {one.venue for one in (version.venue_orders or {}).values()}
         names |= {one.venue for one in version.skipped.values()}
         wanted = {name for name in names if name.lower().startswith(venue.lower())}
-        if not wanted:
+        if names and not wanted:
             raise click.UsageError(f"--venue must begin as one of {', '.join(sorted(names))}, got {safe_repr(venue)}")
         rows = (row for row in rows if row["venue"] in wanted)
     if not as_json:

@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 
 from market_index_cli import options
+from market_index_cli.errors import feed_errors
 from market_index_cli.relay import mirror_logged, opened_until_signal
 from market_index_feeds import Recorder
+from market_index_feeds.sources import LINES, kind_of
 
 
 @click.command(context_settings=options.VARIABLES)
@@ -31,5 +33,9 @@ def record(source: str, recording: str, *, headers: Path | None, log_format: str
       market-index record market.db recording.ndjson
       market-index serve "replay:recording.ndjson?speed=10"
     """
+    with feed_errors():
+        is_file = kind_of(recording) is LINES and recording != "-"
+    if not is_file:
+        raise click.UsageError("FILE must be a file of lines such as recording.ndjson, got the name of another FEED")
     with opened_until_signal(source, headers, log_format, log_level) as feed:
         mirror_logged("recording %s into %s: %d pairs, %d bytes", feed, lambda: Recorder(recording))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,12 @@ _ORIGIN: Final = re.compile(r"\*|(?!http:.*:80$|https:.*:443$)[a-z][a-z0-9+.-]*:
 def _origin(text: str) -> str:
     if not _ORIGIN.fullmatch(text):
         raise ValueError(f"must be an origin in lower case, such as https://example.com, got {safe_repr(text)}")
+    return text
+
+
+def _address(text: str) -> str:
+    if text != "*":
+        ip_network(text)  # its error says what must hold
     return text
 
 
@@ -66,6 +73,7 @@ def _origin(text: str) -> str:
     "--forwarded-allow-ips",
     multiple=True,
     metavar="ADDRESS",
+    type=options.converted(_address),
     help="Log the client that X-Forwarded-For names, if the request comes from ADDRESS: an IP address, a network such "
     "as 10.0.0.0/8, or * for any, as a Unix socket requires. Can be given more than once. By default no proxy is "
     "trusted.",

@@ -7,6 +7,7 @@ caller is touched.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Coroutine, Generator
 from concurrent import futures
 from concurrent.futures import Future
@@ -33,6 +34,11 @@ class EventLoop:
         )
         self._thread.start()
         self._loop = started.result()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread runs: not at the end of the program, and not in a forked process."""
+        return self._thread.is_alive() and not sys.is_finalizing()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start work in the loop, and return its future result."""
@@ -86,5 +92,7 @@ def pulled(items: AsyncGenerator[T, None], stop: Event, progress: Progress | Non
             elif progress is not None:
                 progress(0, 0)
     finally:
-        loop.run(close())
-        loop.close()
+        # At the end of the program, or in a forked process, its thread does not run any more.
+        if loop.is_running:
+            loop.run(close())
+            loop.close()

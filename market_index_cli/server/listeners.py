@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import sys
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
+
+from market_index_feeds.file_lock import try_lock
 
 _FIRST_PASSED: Final = 3
 """The descriptor of the first socket that systemd passes (sd_listen_fds(3))."""
@@ -50,15 +50,14 @@ def bind(host: str, port: int, path: Path | None = None) -> socket.socket:
 
 
 def _reserve(path: Path) -> None:
-    """Raise `OSError` if another process of this machine has reserved the path, otherwise reserve it until the end.
+    """Raise `OSError` if another process has locked the file `PATH.lock`, otherwise lock it until the end.
 
-    So a server whose feed still loads keeps its path, although it does not listen. Only Linux has names without a file,
-    which are free again when their process ends.
+    So a server whose feed still loads keeps its path, although it does not listen. The file is never removed.
     """
-    if sys.platform == "linux":
-        with socket.socket(socket.AF_UNIX) as reserved:
-            reserved.bind(f"\0market-index {sha256(os.fsencode(path.absolute())).hexdigest()}")
-            reserved.detach()
+    lock = os.open(f"{os.path.realpath(path)}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    if not try_lock(lock):
+        os.close(lock)
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 
 def passed_socket() -> socket.socket | None:

@@ -32,6 +32,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeAlias, final
 
+from attrs import define, field
+
 from market_index_feeds.errors import FeedError
 from market_index_feeds.http import Address, Client, Response
 from market_index_feeds.ledger.market import ROLLBACK_SLOTS, Selection
@@ -85,6 +87,14 @@ _Read: TypeAlias = tuple[Point, int, list[Match]]
 """A block, what was created or spent up to it, and after which slot."""
 
 
+@define
+class _FirstRead:
+    """What was read of the outputs at a block: per pattern the last blocks before and after, and its matches."""
+
+    base: Point
+    patterns: dict[str, tuple[set[Point], list[Match]]] = field(factory=dict)
+
+
 @final
 class KupoSource(LedgerSource):
     """A Kupo at a base URL, such as `http://127.0.0.1:1442`.
@@ -111,6 +121,7 @@ class KupoSource(LedgerSource):
         self._paths = [f"/{exchange.pattern}" for exchange in self.exchanges]
         # The last blocks that were read, and which Kupo it was: its version and its patterns.
         self._points: list[Point] = []
+        self._first: _FirstRead | None = None
         self._known = ""
         self._rollbacks, self._slots_behind = 0, 0
 
@@ -153,6 +164,7 @@ class KupoSource(LedgerSource):
         known, self._known = self._known, f"{version} {sorted(patterns)}"
         if known != self._known:
             self._points.clear()
+            self._first = None
 
     async def _take(self, kupo: _Kupo, block: Point, since: int, matches: list[Match]) -> None:
         """Show the outputs at a block, and ask for datums that were not known."""
@@ -198,27 +210,33 @@ class KupoSource(LedgerSource):
             del self._points[-blocks:]
 
     async def _whole(self, kupo: _Kupo, last: Point) -> _Read | None:
-        """Return all outputs at a block: unspent ones, and those that were spent in the window; None if not yet."""
-        base = await kupo.stored(last.slot - STABLE_SLOTS) or last
+        """Return all outputs at a block: unspent ones, and those that were spent in the window; None if not yet.
+
+        What was read of each pattern stays for the next call, also if a request fails.
+        """
+        if self._first is None or not await kupo.is_line(self._first.base, last):
+            self._first = _FirstRead(await kupo.stored(last.slot - STABLE_SLOTS) or last)
+        base, read = self._first.base, self._first.patterns
         since = self.market.first_slot(base.slot)
-        read: dict[str, tuple[set[Point], list[Match]]] = {}
-        while True:
-            for path in [path for path in self._paths if path not in read]:
-                before = last
-                spent = await kupo.matches(path, f"spent_after={since}&spent_before={base}&")
-                unspent = await kupo.matches(path, f"unspent&created_before={base}&")
-                stored = await kupo.stored()
-                if spent is None or unspent is None or stored is None:
-                    return None
-                read[path], last = ({before, stored}, spent + unspent), stored
-            changed = await kupo.changes(base, last, self._paths)
-            if changed is None:
+        for path in [path for path in self._paths if path not in read]:
+            before = last
+            spent = await kupo.matches(path, f"spent_after={since}&spent_before={base}&")
+            unspent = await kupo.matches(path, f"unspent&created_before={base}&")
+            stored = await kupo.stored()
+            if spent is None or unspent is None or stored is None:
                 return None
-            points = set[Point]().union(*[around for around, _ in read.values()])
-            lost = {point for point in points if not await kupo.is_line(point, last)}
-            read = {path: one for path, one in read.items() if lost.isdisjoint(one[0])}
-            if len(read) == len(self._paths):
-                return last, -1, [match for _, matches in read.values() for match in matches] + changed
+            read[path], last = ({before, stored}, spent + unspent), stored
+        changed = await kupo.changes(base, last, self._paths)
+        if changed is None:
+            return None
+        points = set[Point]().union(*[around for around, _ in read.values()])
+        lost = {point for point in points if not await kupo.is_line(point, last)}
+        for path in [path for path in self._paths if not lost.isdisjoint(read[path][0])]:
+            del read[path]
+        if len(read) < len(self._paths):
+            return None
+        self._first = None
+        return last, -1, [match for _, matches in read.values() for match in matches] + changed
 
 
 class _Kupo:

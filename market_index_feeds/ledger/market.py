@@ -208,7 +208,9 @@ class Market:
             starts_at, ends_at = order.starts_at or EPOCH, order.expires_at or NEVER
             reason, pair = order.hidden_because(now), order.order.pair
             has_begun = starts_at <= now and max(starts_at, order.created_at) <= min(ends_at, spent_at)
-            if has_begun and now - self._window <= ends_at:
+            is_shown = entry.spend is None and reason is None
+            # With a clock that is behind, an order is shown that ended before its block.
+            if is_shown or (has_begun and now - self._window <= ends_at):
                 pairs.add(pair)
             changes = starts_at, ends_at + timedelta.resolution, ends_at + timedelta.resolution + self._window
             shown.until = min([shown.until, *(one for one in changes if one > now)])

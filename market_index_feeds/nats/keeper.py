@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Final, final
 from uuid import uuid4
 
-from nats.js.api import StorageType, StreamConfig
+from nats.js.api import StreamConfig
 from nats.js.errors import NoStreamResponseError
 
 from market_index_feeds.errors import FeedError, Rejected, StoreError, Unreachable, reason_of
@@ -94,7 +94,6 @@ class BucketKeeper(Keeper):
                 subjects=[self._subject],
                 max_age=KEPT_SECONDS,
                 max_msgs_per_subject=1,
-                storage=StorageType.MEMORY,
             )
             await create_stream(self._connection, config)
             raise Unreachable("its stream was created") from None

@@ -132,7 +132,9 @@ class SqliteStore(Store):
         if change.is_whole:
             self._source.read_within(self._connection, Event())
             bodies, gone = change.differences(self._source.content)
-            is_damaged = bool(self._source.content.invalid)
+            # Rows that another program deleted or damaged have no later revision, so the source has not seen that.
+            rows = [is_valid(*columns[1:]) for columns in sqlite.execute(ROWS)]
+            is_damaged = bool(self._source.content.invalid) or not all(rows) or len(rows) < last.rows
         else:
             bodies, gone = dict(change.bodies), {pair for pair in change.retract if _is_stored(sqlite, pair)}
         written: dict[Pair, bytes | None] = {**bodies, **dict.fromkeys(gone)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import signal
+import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
@@ -41,7 +42,7 @@ from tests.apps import composed
 from tests.feeds.contract.medium import Reader, Ticks
 from tests.feeds.made_up import book, pair, spots
 from tests.feeds.services import HOLD, Answer, Front, sending, served
-from tests.waiting import in_thread
+from tests.waiting import DEADLINE_SECONDS, in_thread
 
 ONE, TWO, THREE = pair(1), pair(2), pair(3)
 NOW = datetime(2026, 11, 22, 4, 17, 3, 123000, tzinfo=UTC)
@@ -762,3 +763,18 @@ class TestRounds:
         """That of 100,000 pairs has 18 MB."""
         front.answers[None] = answer(wire.pair_list_to_json(upstream.current.pair_list()) + b" " * 18_000_000)
         assert spots(open_feed(url).read()) == {1: "1", 2: "2"}
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [("", 0), ("raise RuntimeError", 1), ("sys.exit(os.fork() and os.wait()[1])", 0)]
+)
+def test_a_program_that_does_not_close_its_feed_can_end(stream_url: str, end: str, code: int):
+    """Its thread does not run any more when Python closes the generator; nor does it in a forked process."""
+    opened = "import os, sys; from market_index_feeds import open_feed; versions = open_feed(sys.argv[1]).versions()"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{opened}\nnext(versions)\n{end}", stream_url],
+        capture_output=True,
+        check=False,
+        timeout=DEADLINE_SECONDS,
+    )
+    assert (done.returncode, done.stderr.splitlines()[-1:]) == (code, [b"RuntimeError"] * code)

@@ -98,6 +98,15 @@ class TestDamagedRows:
                     assert spots(reader.index) == {1: "1", 3: "3"}
                     assert (reader.index.as_of, reader.versions[-1].invalid) == ("slot 2", frozenset())
 
+    @pytest.mark.parametrize("damage", ["DELETE FROM books", "UPDATE books SET body = x'00'"])
+    def test_a_store_that_has_read_its_content_replaces_what_was_damaged_since(self, filled: Path, damage: str):
+        with open_store(filled, synchronous="normal") as store:
+            store.read()
+            plain(filled, f"{damage} WHERE pair = ?", str(ONE))
+            store.replace([book(1, 1), book(3, 3)], Freshness("slot 2"))
+        index = open_feed(filled).read()
+        assert (spots(index), index.as_of) == ({1: "1", 3: "3"}, "slot 2")
+
     @pytest.mark.parametrize("column", CHANGE_COLUMNS)
     @pytest.mark.parametrize("value", VALUES, ids=safe_repr)
     def test_without_a_valid_row_of_the_last_change_its_freshness_is_not_known(

@@ -43,6 +43,9 @@ EXITS = """
     serve books.ndjson --cors-origin https://x.example:443
     serve books.ndjson --cors-origin http://x.example:80
     serve books.ndjson --cors-origin http://me@x.example
+2 Invalid value for '--forwarded-allow-ips': *
+    serve books.ndjson --forwarded-allow-ips 10.0.0.1/8
+    serve books.ndjson --forwarded-allow-ips proxy
 2 Invalid value for '--as-of': as_of must be 1 to 200 printable ASCII characters*
     publish market.db --as-of ' '
 2 Invalid value for '--tokens': x cannot be read: No such file or directory
@@ -128,10 +131,11 @@ EXITS = """
     dump text
 3 new.ndjson.gz cannot be recorded into: its name must not end in .gz: it is written uncompressed
     record books.ndjson new.ndjson.gz
-3 nats://127.0.0.1/books cannot be recorded into: its folder must exist
+2 FILE must be a file of lines such as recording.ndjson, got the name of another FEED
     record books.ndjson nats://me:secret@127.0.0.1/books
-3 market.db must be a recording, or a new file: line 1 rejected: must be UTF-8, *
+    record books.ndjson orders:new.ndjson
     record books.ndjson market.db
+    record books.ndjson -- -
 3 books.ndjson must be a recording, or a new file: it must contain a commit line with recorded_at, got none (*)
     record market.db books.ndjson
 3 books.ndjson contains no reset (if it has order books, omit orders: before its name); waiting for a reset
@@ -201,7 +205,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def contents(folder: Path) -> tuple[set[str], MarketIndex, Freshness]:
     """Return the names of the files, without logs and locks of stores, and the books of the store."""
-    names = {one.name for one in folder.iterdir() if not re.search(r"\.db-(wal|shm)$|\.keeper$", one.name)}
+    names = {one.name for one in folder.iterdir() if not re.search(r"\.db-(wal|shm)$|\.keeper$|\.lock$", one.name)}
     index = open_feed(folder / "market.db").read()
     return names, index, index.freshness
 

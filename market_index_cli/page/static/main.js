@@ -51,9 +51,9 @@ function dispatch(type, details) {
 function draw() {
   isDrawing = false;
   drawnAt = performance.now();
+  showStatus(state);
   list.show(state);
   view.show(state);
-  showStatus(state);
 }
 
 /** Repeat requests while the page is visible. */

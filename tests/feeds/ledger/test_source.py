@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from market_index import ADA, AssetId, Pair
-from market_index_feeds import open_feed
+from market_index_feeds import FeedError, open_feed
 from market_index_feeds.ledger import EXCHANGES, Exchange
+from market_index_feeds.ledger.entries import SLOT_ZEROS
 from market_index_feeds.ledger.exchanges.shadowbook import SHADOWBOOK as SHADOWBOOK_LAYOUT
 from market_index_feeds.ledger.exchanges.shadowbook import offers as shadowbook_offers
 from market_index_feeds.ledger.exchanges.splash import splash as splash_exchange
@@ -293,6 +294,43 @@ def test_a_stray_400_of_a_first_read_is_tried_again():
             version = followed.version(block.text)
             assert version.index.order_book(PAIR).spot == 7
             assert version.problem is None
+
+
+def test_a_first_read_goes_on_after_a_failed_request():
+    """Otherwise, a Kupo that cuts each tenth response is never read."""
+    requests = list[str]()
+    kupo = Kupo([block := Block(100, [FIRST])])
+
+    def cut(path: str) -> None:
+        if path.startswith("/matches"):
+            requests.append(path)
+            kupo.statuses = [500] if len(requests) % 10 == 0 else []
+
+    kupo.on_request = cut
+    with serving(kupo):
+        followed = Followed(lambda now: KupoSource(kupo.url, now=now))
+        with closing(followed):
+            for _ in range(20):
+                try:
+                    assert followed.version(block.text).problem is None
+                    break
+                except FeedError:
+                    followed.versions = followed.source.versions(Event())
+    whole = [path for path in requests if "spent_before=" in path and "spent_after=0" in path]
+    assert len(whole) < 2 * len(EXCHANGES)
+
+
+def test_a_pair_is_listed_no_longer_than_its_order_that_ended_before_its_block():
+    """A clock that is behind shows it. Nobody could fill it."""
+    created_at = datetime.fromtimestamp(SLOT_ZEROS["mainnet"] + 100, UTC)
+    ends_at = int(created_at.timestamp() * 1000) - 500
+    order = output(GENIUSYIELD, datum(geniusyield(end=Constructor(0, (ends_at,)))))
+    with following(block := Block(100, [order])) as (_, followed):
+        followed.now = created_at - timedelta(seconds=1)
+        version = followed.version(block.text)
+        assert (orders(version), len(version.index)) == ({id_of(order)}, 1)
+        followed.now = created_at
+        assert not followed.showing().index
 
 
 # The time of a block
