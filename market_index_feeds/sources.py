@@ -194,7 +194,10 @@ def register_kind(kind: Kind) -> None:
 def _register_installed() -> None:
     """Register the kinds of the packages that are installed."""
     for entry in entry_points(group="market_index.kinds"):
-        register_kind(entry.load())
+        try:
+            register_kind(entry.load())
+        except Exception as error:
+            raise FeedError(f"the kind {entry.value} of an installed package is not valid: {error!r}") from error
 
 
 def open_feed(
@@ -293,7 +296,12 @@ def open_store(
     if synchronous != "full" and not options:
         raise StoreError(f"{shown} cannot be opened: synchronous must be 'full' for {kind.noun}, got 'normal'")
     with kind.requirements(name, StoreError):
-        return open_medium(name, wait=wait, create=create, **options)
+        try:
+            return open_medium(name, wait=wait, create=create, **options)
+        except StoreError:
+            raise
+        except (FeedError, OSError) as error:  # of a kind of another package
+            raise StoreError(f"{shown} cannot be opened: {reason_of(error)}") from error
 
 
 def open_keeper(target: str) -> Keeper:

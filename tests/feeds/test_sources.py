@@ -14,6 +14,7 @@ from market_index_feeds import (
     FeedError,
     Kind,
     Opening,
+    Store,
     StoreError,
     open_feed,
     open_store,
@@ -165,6 +166,26 @@ class TestRegistration:
         entry = SimpleNamespace(load=lambda: self.kind(prefix="made-up:"))
         monkeypatch.setattr(sources, "entry_points", lambda group: [entry] if group == "market_index.kinds" else [])
         assert spots(open_feed("made-up:x").read()) == {1: "1"}
+
+    def test_a_kind_of_an_installed_package_that_is_not_valid_is_named(self, monkeypatch: pytest.MonkeyPatch):
+        def load() -> Kind:
+            raise ImportError("No module named 'redis'")
+
+        entry = SimpleNamespace(load=load, value="my_package:KIND")
+        monkeypatch.setattr(sources, "entry_points", lambda group: [entry])
+        with pytest.raises(FeedError, match=r"the kind my_package:KIND of an installed .*No module named 'redis'"):
+            open_feed("made-up:x")
+
+    @pytest.mark.parametrize("error", [OSError(111, "Connection refused"), FeedError("Connection refused")])
+    def test_a_store_that_cannot_be_opened_raises_a_store_error(self, error: Exception):
+        """A relay then opens it again."""
+
+        def open_broken(name: str, **_: object) -> Store:
+            raise error
+
+        register_kind(Kind("a broken medium", Contents.COPY, lambda _: ScriptedSource(), open_broken, prefix="broken:"))
+        with pytest.raises(StoreError, match="broken:x cannot be opened: Connection refused"):
+            open_store("broken:x")
 
     @pytest.mark.parametrize("names", [{}, {"prefix": "made-up"}, {"prefix": "orders:"}, {"schemes": ("nats",)}])
     def test_its_name_must_be_its_own(self, names: dict[str, Any]):
