@@ -29,6 +29,8 @@ from tests.waiting import DEADLINE_SECONDS, eventually
 
 T = TypeVar("T")
 
+_RELOADED = "Reloaded server configuration"
+
 PREFIXES = {
     "operator": PREFIX_BYTE_OPERATOR,
     "system": PREFIX_BYTE_ACCOUNT,
@@ -97,9 +99,11 @@ class Server:
             self.process = subprocess.Popen([*self.prefix, BINARY, "-c", configuration], stdout=log, stderr=log)
 
     def reload(self) -> None:
-        """Let the running server read its configuration again."""
+        """Let the running server read its configuration again. Meanwhile it may reject connections."""
+        before = self.log.count(_RELOADED)
         self._configure()
         self.send(signal.SIGHUP)
+        eventually(lambda: self.log.count(_RELOADED) > before)
 
     def wait(self) -> None:
         """Wait until the server accepts connections."""
