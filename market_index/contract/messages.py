@@ -40,7 +40,7 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
 class Response:
     """A whole response. The names of its headers may have any letter case.
 
-    In the report of a check, a status of 0 stands for no response, and the body says why.
+    In the report of a check, the status is 0 if there was no response, and the body says why.
 
     >>> Response(200, {"ETag": '"7"'}, b"{}").headers
     {'etag': '"7"'}

@@ -321,7 +321,7 @@ def test_a_first_read_goes_on_after_a_failed_request():
 
 
 def test_a_pair_is_listed_no_longer_than_its_order_that_ended_before_its_block():
-    """A clock that is behind shows it. Nobody could fill it."""
+    """A clock that is behind its block shows it, although no transaction can fill it."""
     created_at = datetime.fromtimestamp(SLOT_ZEROS["mainnet"] + 100, UTC)
     ends_at = int(created_at.timestamp() * 1000) - 500
     order = output(GENIUSYIELD, datum(geniusyield(end=Constructor(0, (ends_at,)))))
